@@ -12,7 +12,7 @@ from audit.reconstruction import Membership, Recovered
 from audit.studies import DELTA, EPSILON
 from audit.survey import Attacked, Grids
 from colonnade.audit.bounds import CONFIDENCE
-from colonnade.audit.views import Finding
+from colonnade.audit.findings import Finding
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "audit.md"
 VIEWS = PAGE.parent / "results" / "audit_views.csv"

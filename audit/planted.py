@@ -12,7 +12,7 @@ from audit import bugs
 from audit.probes import SCALE, noise_gaps, sealed_alike, u_guessed
 from audit.search import ratios, traced
 from audit.studies import lean, lopsided, powered, uneven
-from colonnade.audit.views import ROUNDING, Finding, Stage
+from colonnade.audit.findings import ROUNDING, Finding, Stage
 from colonnade.foundation.errors import ColonnadeError
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.objective import Calibration

@@ -18,9 +18,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from colonnade.audit.findings import attacks, scopes_of
 from colonnade.audit.likelihood import Ratio
 from colonnade.audit.pairs import PairSearch, Record, exact_vector, middle
-from colonnade.audit.views import attacks, scopes_of
 from colonnade.data.table import Table, table_from
 from colonnade.foundation.errors import ColonnadeError
 from colonnade.foundation.names import ColumnRef

@@ -10,8 +10,8 @@ from multiprocessing import get_context
 
 from audit.probes import SCALE, noise_gaps
 from audit.studies import MECHANISMS, Mechanism, lean
+from colonnade.audit.findings import Finding, Stage
 from colonnade.audit.transcript import Sample
-from colonnade.audit.views import Finding, Stage
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.release import write_release
 from colonnade.runs import run_unguarded

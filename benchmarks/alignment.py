@@ -15,9 +15,8 @@ import time
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from colonnade.crypto.alignment.in_process import align_in_process
-from colonnade.crypto.alignment.kernel_choice import best_kernels
-from colonnade.crypto.alignment.kernels import AlignmentKernels
+from colonnade.crypto.alignment.all_sides import align_in_process
+from colonnade.crypto.alignment.kernels import AlignmentKernels, best_kernels
 from colonnade.foundation.randomness import Randomness
 
 CALLS = 2000
@@ -35,7 +34,7 @@ def x25519_seconds() -> float:
 
 def kernels_of(name: str, ids: int) -> AlignmentKernels:
     if name == "numba":
-        from colonnade.crypto.alignment.compiled import CompiledAlignmentKernels
+        from colonnade.crypto.alignment.compiled_kernels import CompiledAlignmentKernels
 
         return CompiledAlignmentKernels()
     return AlignmentKernels() if name == "numpy" else best_kernels(ids)

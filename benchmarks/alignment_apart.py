@@ -13,7 +13,7 @@ import time
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from colonnade.crypto.alignment.kernel_choice import best_kernels
+from colonnade.crypto.alignment.kernels import best_kernels
 from colonnade.crypto.alignment.party import AlignmentParty
 from colonnade.crypto.alignment.server import AlignmentServer
 from colonnade.crypto.product import SERVER

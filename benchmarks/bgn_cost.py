@@ -11,10 +11,11 @@ import time
 from dataclasses import asdict
 
 import numpy as np
+from bgn_operations import calibrate
 from columns import resident
 
-from colonnade.crypto.bgn.cost import calibrate, predicted_seconds
 from colonnade.crypto.bgn.layout import planned_bytes
+from colonnade.crypto.bgn.logarithm import predicted_seconds
 from colonnade.crypto.bgn.pairing import CURVES
 from colonnade.crypto.bgn.party import BgnParty
 from colonnade.crypto.bgn.server import BgnServer

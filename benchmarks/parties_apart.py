@@ -129,13 +129,13 @@ def take_part(
     from colonnade.consent.entries import DataSet
     from colonnade.data.table import read_table
     from colonnade.foundation.randomness import Randomness
+    from colonnade.pool import open_workers
     from colonnade.protocol.account import SessionAccount
     from colonnade.protocol.fit import FitParty
-    from colonnade.protocol.guard import Unguarded
     from colonnade.protocol.party import PartyRole
+    from colonnade.protocol.tasks import Unguarded
     from colonnade.transport.client import Client
     from colonnade.transport.evidence import EvidenceFolder, new_key
-    from colonnade.workers import open_workers
 
     agreement = study(rows, columns)
     path = folder / f"{name}.parquet"

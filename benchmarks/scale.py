@@ -96,9 +96,9 @@ def run(folder: Path, rows: int, columns: int, parties: int, workers: int | None
 
     from colonnade.crypto.lattice.party import planned_bytes
     from colonnade.data.table import Table, open_table, read_table
+    from colonnade.pool import open_workers
     from colonnade.runs import Outcome, run_unguarded
     from colonnade.study import study_from
-    from colonnade.workers import open_workers
 
     party = {
         f"p{k}": {"data": f"p{k}", "columns": {name: {"kind": "numeric", "low": -6, "high": 6} for name in names}}
@@ -173,7 +173,7 @@ def gram(folder: Path, columns: int, again: int = 5) -> dict[str, Any]:
     from colonnade.foundation.grid import Grid
     from colonnade.foundation.schema import Column, Numeric
     from colonnade.mechanism.moments import Attribute, Encoding, Layout
-    from colonnade.workers import open_workers
+    from colonnade.pool import open_workers
 
     names = split(columns, 1)[0]
     schema: dict[str, Column] = {name: Numeric(-6, 6) for name in names}

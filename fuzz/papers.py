@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
+from colonnade.audit.quoted import Quote, contexts_in
 from colonnade.audit.session import AuditOutcome, SessionAudit
-from colonnade.audit.statements import Quote, contexts_in
 from colonnade.audit.verdict import (
     _signed,
     note_audit,

@@ -44,7 +44,6 @@ from colonnade.model import publish, read_model, write_model
 from colonnade.planning.agreement import Agreement
 from colonnade.planning.session_plan import plan_session
 from colonnade.protocol.fit import FitParty, FitServer
-from colonnade.protocol.guard import Unguarded
 from colonnade.protocol.messages import (
     BODIES,
     MAGIC,
@@ -60,6 +59,7 @@ from colonnade.protocol.messages import (
 )
 from colonnade.protocol.party import PartyRole
 from colonnade.protocol.server import ServerRole
+from colonnade.protocol.tasks import Unguarded
 from colonnade.runs import run_unguarded
 from colonnade.study import read_study, study_from
 from colonnade.transport.in_process import InProcess

@@ -19,9 +19,9 @@ from colonnade.analysis.tables import Tables
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.objective import Purpose
 from colonnade.protocol.fit import FitParty, FitServer
-from colonnade.protocol.guard import Unguarded
 from colonnade.protocol.party import PartyRole
 from colonnade.protocol.server import ServerRole
+from colonnade.protocol.tasks import Unguarded
 from colonnade.transport.client import Client
 from colonnade.transport.relay import Relay
 from experiments.paper.protocol import Terms

@@ -27,7 +27,7 @@ from colonnade.data.written import Written
 from colonnade.foundation.errors import ColonnadeError
 from colonnade.foundation.schema import Column, Storage
 from colonnade.foundation.shown import shown
-from colonnade.protocol.kinds import matches_ids
+from colonnade.protocol.tasks import matches_ids
 from colonnade.runs import open_guards
 from colonnade.sites.site import Site
 from colonnade.study import StudySpec

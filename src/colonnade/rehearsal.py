@@ -18,6 +18,7 @@ from colonnade.analysis.draws import seeded, uniform
 from colonnade.analysis.model import FittedModel
 from colonnade.analysis.slopes import bin_numeric_columns
 from colonnade.analysis.solve import solve
+from colonnade.crypto.product import Integers
 from colonnade.data.made_up import Signal, invent_tables
 from colonnade.data.sources import Source, by_party
 from colonnade.data.store import read_rows
@@ -26,13 +27,31 @@ from colonnade.foundation.errors import DataError, StudyError
 from colonnade.foundation.integers import IntegerColumns
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Schema
-from colonnade.mechanism.moments import Floats
+from colonnade.mechanism.moments import Floats, Moments
 from colonnade.mechanism.objective import Task
 from colonnade.planning.agreement import Agreement, TopDown
 from colonnade.planning.session_plan import SessionPlan, plan_session
 from colonnade.planning.variants import Choices, vary
-from colonnade.protocol.simulated import simulate_release
+from colonnade.protocol.fit import released
 from colonnade.study import StudySpec
+
+
+def simulate_release(session: SessionPlan, gram: Floats, randomness: Randomness) -> Moments:
+    """The moments of a release whose sums of products of grid integers are `gram`; first is the constant, the bound."""
+    values: Integers = np.zeros(session.length, dtype=np.int64)
+    for i, item in enumerate(session.plan.blocks):
+        a, b = item.block.factors[:, -2], item.block.factors[:, -1]
+        exact = gram[a, b].sum(keepdims=True) if item.block.summed else gram[a, b]
+        noise = session.noise(i)
+        if item.block.single:
+            drawn = noise.draw(1, randomness)
+        else:
+            exact = exact * session.spec.gain
+            shares = [session.noise(i, session.plan.share(party)) for party in session.parties]
+            drawn = np.sum([share.draw(session.plan.shares, randomness) for share in shares], axis=0)
+        values[session.positions[i]] = np.rint(exact).astype(np.int64) + drawn
+    return released(session, values, {}).moments()
+
 
 DRAWS, SPLITS = 20, 4
 TESTED = 0.2

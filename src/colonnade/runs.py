@@ -30,15 +30,14 @@ from colonnade.planning.prediction import Prediction
 from colonnade.planning.session_plan import SessionPlan, plan_once
 from colonnade.protocol.account import SessionAccount
 from colonnade.protocol.fit import FitParty, FitServer
-from colonnade.protocol.guard import Guard, Unguarded
-from colonnade.protocol.kinds import PartyTask, ServerTask, matches_ids
 from colonnade.protocol.party import PartyRole
 from colonnade.protocol.predict import OpenedScores, PredictParty, PredictServer
 from colonnade.protocol.server import ServerRole
+from colonnade.protocol.tasks import Guard, PartyTask, ServerTask, Unguarded, matches_ids
 from colonnade.study import StudySpec
 from colonnade.transport.evidence import EvidenceFolder, read_key
 from colonnade.transport.in_process import InProcess
-from colonnade.transport.traffic import Traffic
+from colonnade.transport.wire import Traffic
 
 if TYPE_CHECKING:
     from colonnade.evaluation import Evaluation, Measured

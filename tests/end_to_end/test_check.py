@@ -12,7 +12,7 @@ import colonnade as cn
 from colonnade.check import check_site
 from colonnade.foundation.errors import ColonnadeError
 from colonnade.sites.site import read_site
-from colonnade.studio.runs import Run as StudioRun
+from colonnade.studio.started import Run as StudioRun
 from colonnade.study import read_study
 from tests.helpers.cli_study import Run, runner, write_study
 

@@ -19,7 +19,7 @@ from colonnade.data.sources import FileSource
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.schema import MOST_PARTIES
 from colonnade.studio.form import from_fields, to_toml
-from colonnade.studio.runs import Run, without_ledger
+from colonnade.studio.started import Run, without_ledger
 from colonnade.studio.workspace import Workspace
 from tests.helpers.browser import browser, new_page
 from tests.helpers.cli_study import STUDY, write_study

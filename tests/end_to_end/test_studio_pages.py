@@ -16,7 +16,7 @@ from colonnade.studio.comparison import KEPT as KEPT_PLAN
 from colonnade.studio.comparison import PRESENT, choices, compared
 from colonnade.studio.mistakes import at_fields
 from colonnade.studio.panel import panel_context
-from colonnade.studio.runs import Run as StudioRun
+from colonnade.studio.started import Run as StudioRun
 from colonnade.studio.workspace import Workspace
 from tests.helpers.browser import browser, keep, new_page, violations
 from tests.helpers.cli_study import Run, runner, write_study

@@ -22,12 +22,12 @@ from colonnade.foundation.errors import DataError, PolicyError, SchemaError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.workers import HERE
 from colonnade.protocol.fit import FitServer
-from colonnade.protocol.guard import Unguarded
 from colonnade.protocol.messages import End, Envelope, Step
+from colonnade.protocol.tasks import Unguarded
 from colonnade.sites.preflight import get_ready
 from colonnade.sites.recipes import FitRecipe
 from colonnade.sites.site import PARTY, read_site
-from colonnade.studio.runs import Run as StudioRun
+from colonnade.studio.started import Run as StudioRun
 from colonnade.study import read_study
 from colonnade.transport.in_process import InProcess
 from tests.helpers.cli_study import Run, runner

@@ -22,9 +22,9 @@ from colonnade.foundation.errors import BrokenColumns, ColonnadeError, StudyErro
 from colonnade.foundation.integers import CodedBlock
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.release import write_release
+from colonnade.pool import open_workers
 from colonnade.runs import Watch, run_unguarded
 from colonnade.study import StudySpec, study_from
-from colonnade.workers import open_workers
 from tests.helpers.cli_study import runner, write_study
 
 ROWS = 150_000
@@ -156,13 +156,13 @@ def test_two_processes_and_a_killed_one_change_nothing(study: StudySpec, alone: 
 def test_a_cluster_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     if find_spec("distributed") is None:
         pytest.skip("the extra dask is not installed")
-    monkeypatch.setattr("colonnade.workers.CONNECT_SECONDS", 1)
+    monkeypatch.setattr("colonnade.pool.CONNECT_SECONDS", 1)
     with (
         pytest.raises(StudyError, match=r"there is no cluster at tcp://127\.0\.0\.1:9"),
         open_workers(cluster="tcp://127.0.0.1:9"),
     ):
         pass
-    monkeypatch.setattr("colonnade.workers.find_spec", lambda name: None)
+    monkeypatch.setattr("colonnade.pool.find_spec", lambda name: None)
     with (
         pytest.raises(StudyError, match="pip install 'colonnade\\[dask\\]'"),
         open_workers(cluster="tcp://127.0.0.1:9"),

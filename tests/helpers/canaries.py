@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from colonnade.crypto.alignment import frames, ids, oprf, star
+from colonnade.crypto.alignment import frames, hashed_ids, oprf, star
 from colonnade.crypto.lattice import party as lattice
 from colonnade.crypto.masks import MaskKeys
 from colonnade.data.table import Table
@@ -123,12 +123,12 @@ def note_alignment(needles: Needles, patch: pytest.MonkeyPatch) -> None:
             needles.secret("function value", row[:2].tobytes())
         return out
 
-    made, hashed = ids._digests, oprf.hashed
+    made, hashed = hashed_ids._digests, oprf.hashed
     patch.setattr(frames.Channel, "key", pair_key)
     patch.setattr(oprf.KeyHolder, "__init__", holder)
     patch.setattr(oprf.Evaluator, "__init__", evaluator)
     patch.setattr(star.HubRole, "__init__", group)
-    patch.setattr(ids, "_digests", digests)
+    patch.setattr(hashed_ids, "_digests", digests)
     patch.setattr(oprf, "hashed", values)
 
 

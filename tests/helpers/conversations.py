@@ -22,13 +22,12 @@ from colonnade.planning.session_plan import SessionPlan
 from colonnade.protocol.account import SessionAccount
 from colonnade.protocol.evidence import Evidence
 from colonnade.protocol.fit import FitParty, FitServer
-from colonnade.protocol.guard import Unguarded
-from colonnade.protocol.journal import JournalEvent
 from colonnade.protocol.messages import Envelope
 from colonnade.protocol.party import PartyRole
 from colonnade.protocol.predict import OpenedScores, PredictParty, PredictServer
 from colonnade.protocol.server import ServerRole
 from colonnade.protocol.signatures import Signer
+from colonnade.protocol.tasks import JournalEvent, Unguarded
 
 NAMES = ("works", "bank", "town")
 ROWS = 6

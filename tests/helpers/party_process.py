@@ -14,8 +14,8 @@ from pathlib import Path
 from colonnade.foundation.randomness import Randomness
 from colonnade.protocol.account import SessionAccount
 from colonnade.protocol.fit import FitParty
-from colonnade.protocol.guard import Unguarded
 from colonnade.protocol.party import PartyRole
+from colonnade.protocol.tasks import Unguarded
 from colonnade.transport.client import Client
 from colonnade.transport.evidence import EvidenceFolder, read_key
 from tests.helpers.accounts import SharedSigner

@@ -13,11 +13,11 @@ from colonnade.foundation.matching import NONE, PSI
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Column, Numeric
 from colonnade.planning.prediction import Prediction
-from colonnade.protocol.guard import Unguarded
 from colonnade.protocol.messages import End, Step, body_of
 from colonnade.protocol.party import PartyRole
 from colonnade.protocol.predict import OpenedScores, PredictParty, PredictServer
 from colonnade.protocol.server import ServerRole
+from colonnade.protocol.tasks import Unguarded
 from tests.helpers.sessions import TappedSession
 
 Parts = Mapping[str, NDArray[np.float64]]

@@ -23,13 +23,13 @@ from colonnade.mechanism.release import ReleaseRecord
 from colonnade.planning.agreement import Agreement
 from colonnade.planning.session_plan import SessionPlan, plan_session
 from colonnade.protocol.fit import FitParty, FitServer, Planner
-from colonnade.protocol.guard import Guard, Unguarded
 from colonnade.protocol.messages import Envelope, Step
 from colonnade.protocol.party import PartyRole
 from colonnade.protocol.server import ServerRole
 from colonnade.protocol.signatures import Signer
+from colonnade.protocol.tasks import Guard, Unguarded
 from colonnade.transport.in_process import InProcess, Wire, pass_on
-from colonnade.transport.traffic import Traffic
+from colonnade.transport.wire import Traffic
 
 ROWS = 60
 Drop = Callable[[Envelope], bool]

@@ -18,12 +18,11 @@ from colonnade.foundation.errors import ColonnadeError
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.release import ReleaseRecord
 from colonnade.protocol.fit import FitParty, FitServer
-from colonnade.protocol.guard import Guard, Unguarded
-from colonnade.protocol.kinds import PartyTask, ServerTask
 from colonnade.protocol.messages import Envelope, Step
 from colonnade.protocol.party import PartyRole
 from colonnade.protocol.server import ServerRole
 from colonnade.protocol.signatures import Signer
+from colonnade.protocol.tasks import Guard, PartyTask, ServerTask, Unguarded
 from colonnade.study import StudySpec, read_study
 from colonnade.transport.client import Client
 from colonnade.transport.journal import FileJournal

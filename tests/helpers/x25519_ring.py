@@ -11,7 +11,7 @@ from hashlib import blake2b
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
-from colonnade.crypto.alignment.curve import POINT_BYTES, field_elements, map_to_curve
+from colonnade.crypto.alignment.curve25519 import POINT_BYTES, field_elements, map_to_curve
 from colonnade.foundation.randomness import Randomness
 
 ORDER = 2**252 + 27742317777372353535851937790883648493

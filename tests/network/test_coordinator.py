@@ -24,8 +24,8 @@ from colonnade.flare.status import look
 from colonnade.flare.topics import COMMAND
 from colonnade.foundation.errors import ProtocolError, StoppedError, StudyError
 from colonnade.foundation.randomness import Randomness
-from colonnade.protocol.guard import Unguarded
 from colonnade.protocol.party import PartyRole
+from colonnade.protocol.tasks import Unguarded
 from colonnade.sites.site import COORDINATOR, OUTCOME, RELEASE, Site, read_site
 from colonnade.study import StudySpec
 from colonnade.transport.client import Client

@@ -19,7 +19,7 @@ from colonnade.flare.deploy import deploy_new
 from colonnade.foundation.errors import PolicyError, StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.workers import HERE
-from colonnade.protocol.guard import Unguarded
+from colonnade.protocol.tasks import Unguarded
 from colonnade.runs import carry_in_process
 from colonnade.sites.evaluation_request import EvaluateRecipe, EvaluationRequest, read_evaluation_request
 from colonnade.sites.site import find_site, read_site

@@ -22,13 +22,12 @@ pytest.importorskip("nvflare", reason="the extra flare is not installed")
 
 from colonnade.flare import monitor as monitor_module
 from colonnade.flare.certificates import PROBE_SECONDS, Address, probe
-from colonnade.flare.event_log import EVENTS, FIELDS, EventLog, rotate_audit_log
 from colonnade.flare.flare_log import ServerLine
 from colonnade.flare.folder_texts import policy_file, site_file
-from colonnade.flare.launch import watch
+from colonnade.flare.launch import EVENTS, FIELDS, EventLog, rotate_audit_log, watch
 from colonnade.flare.monitor import LOOPBACK, Monitor, parse_address, serve_monitor
 from colonnade.foundation.errors import StudyError
-from colonnade.protocol.journal import JournalEvent
+from colonnade.protocol.tasks import JournalEvent
 from colonnade.sites.site import METRICS, PARTY, Site, read_site
 from colonnade.transport.journal import FileJournal
 from tests.helpers.authority import DAY, Authority
@@ -227,7 +226,7 @@ def test_the_engines_audit_log_is_kept_in_six_files(tmp_path: Path, monkeypatch:
     from nvflare.fuel.sec.audit import AuditService
 
     monkeypatch.setattr(AuditService, "the_auditor", None)
-    monkeypatch.setattr("colonnade.flare.event_log.LARGEST", 1000)
+    monkeypatch.setattr("colonnade.flare.launch.LARGEST", 1000)
     rotate_audit_log(tmp_path)
     auditor = AuditService.initialize(str(tmp_path / "audit.log"))
     for number in range(200):

@@ -29,12 +29,12 @@ from colonnade.foundation.schema import Numeric
 from colonnade.mechanism.composition import charge_of
 from colonnade.protocol.account import SessionAccount
 from colonnade.protocol.fit import FitServer
-from colonnade.protocol.guard import Unguarded
 from colonnade.protocol.messages import Step
 from colonnade.protocol.party import PartyRole
 from colonnade.protocol.server import ServerRole
-from colonnade.sites.evidence import open_evidence
+from colonnade.protocol.tasks import Unguarded
 from colonnade.sites.preflight import get_ready, try_releases
+from colonnade.sites.recipes import open_evidence
 from colonnade.sites.site import PARTY, SERVER, Site, read_site
 from colonnade.study import read_study
 from colonnade.transport.client import Client

@@ -22,8 +22,6 @@ from colonnade.foundation.randomness import Randomness, Stream
 from colonnade.mechanism.release import write_release
 from colonnade.planning.session_plan import SessionPlan
 from colonnade.protocol.fit import FitServer, study_digest
-from colonnade.protocol.journal import NullJournal
-from colonnade.protocol.kinds import ServerTask
 from colonnade.protocol.messages import (
     JOINING,
     Envelope,
@@ -40,6 +38,7 @@ from colonnade.protocol.messages import (
 )
 from colonnade.protocol.server import ServerRole
 from colonnade.protocol.signatures import LABEL, MASK_KEY, PASSED, SignedTraffic, Signer, statement
+from colonnade.protocol.tasks import NullJournal, ServerTask
 from colonnade.study import StudySpec
 from colonnade.transport.relay import Relay
 from tests.helpers.authority import DAY, Authority, as_deployed

@@ -14,9 +14,9 @@ from colonnade.consent.entries import EntryKind
 from colonnade.consent.guard import ConsentGuard
 from colonnade.protocol.codes import BOOKED_COUNTS
 from colonnade.protocol.fit import FitServer
-from colonnade.protocol.journal import JournalEvent
 from colonnade.protocol.messages import Step
 from colonnade.protocol.server import ServerRole
+from colonnade.protocol.tasks import JournalEvent
 from colonnade.study import StudySpec
 from colonnade.transport.journal import OPENED, VOID, FileJournal
 from colonnade.transport.relay import Relay

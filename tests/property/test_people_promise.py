@@ -8,9 +8,9 @@ import numpy as np
 import polars as pl
 import pytest
 
+from colonnade.audit.findings import attacks, scopes_of
 from colonnade.audit.likelihood import Ratio
 from colonnade.audit.pairs import exact_vector
-from colonnade.audit.views import attacks, scopes_of
 from colonnade.data.sources import FrameSource, Source
 from colonnade.data.table import Table
 from colonnade.foundation.columns import Column

@@ -15,15 +15,15 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 pytest.importorskip("nvflare", reason="the extra flare is not installed")
 
+from colonnade.audit.quoted import Statement
 from colonnade.audit.session import AuditOutcome, SessionAudit, audit_session, judge, replay, unproduced
-from colonnade.audit.statements import Statement
 from colonnade.audit.verdict import FORMAT, note_audit, read_verdict, said_of, write_verdict
 from colonnade.flare.signing import CertificateChecker
 from colonnade.foundation.errors import SignatureError, SiteError
 from colonnade.protocol.coins import BIND, Opening
 from colonnade.protocol.fit import FitServer
-from colonnade.protocol.kinds import PartyTask
 from colonnade.protocol.messages import Envelope, ParcelBody, Signature, Step, body_of
+from colonnade.protocol.tasks import PartyTask
 from colonnade.transport.evidence import RECORD, SECRETS, TRAFFIC, KeptEvidence, read_messages, write_message
 from tests.helpers.authority import Authority
 from tests.helpers.cli_study import runner

@@ -14,9 +14,9 @@ from colonnade.protocol import party as party_module
 from colonnade.protocol import server as server_module
 from colonnade.protocol.codes import Code
 from colonnade.protocol.conversation import PARTY, PARTY_ROWS, SERVER, SERVER_ROWS, Event, PartyState, ServerState
-from colonnade.protocol.events import PARTY_EVENTS, SERVER_EVENTS
-from colonnade.protocol.journal import JournalEvent
 from colonnade.protocol.messages import (
+    PARTY_EVENTS,
+    SERVER_EVENTS,
     SUBMIT,
     End,
     Envelope,
@@ -29,6 +29,7 @@ from colonnade.protocol.messages import (
     body_of,
     encode_body,
 )
+from colonnade.protocol.tasks import JournalEvent
 from colonnade.transport.in_process import InProcess
 from tests.helpers.accounts import Remembered, SharedSigner
 from tests.helpers.conversations import NAMES, ROWS, Binning, Conversation, fit_conversation, predict_conversation

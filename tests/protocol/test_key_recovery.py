@@ -28,9 +28,9 @@ from colonnade.planning.agreement import Agreement
 from colonnade.planning.session_plan import SessionPlan, plan_session
 from colonnade.protocol.account import SessionAccount
 from colonnade.protocol.fit import FitParty, FitServer
-from colonnade.protocol.guard import Unguarded
 from colonnade.protocol.party import PartyRole
 from colonnade.protocol.server import ServerRole
+from colonnade.protocol.tasks import Unguarded
 from colonnade.transport.evidence import EvidenceFolder, KeptEvidence, new_key
 from colonnade.transport.in_process import InProcess
 from tests.helpers.accounts import SharedSigner

@@ -28,9 +28,9 @@ from colonnade.mechanism.composition import Cap
 from colonnade.planning.leakage import people_sentence
 from colonnade.planning.session_plan import SessionPlan
 from colonnade.protocol.fit import FitParty, FitServer
-from colonnade.protocol.guard import Unguarded
 from colonnade.protocol.party import PartyRole
 from colonnade.protocol.server import ServerRole
+from colonnade.protocol.tasks import Unguarded
 from colonnade.report.answers.plan import leakage_of
 from colonnade.report.results import Passage
 from colonnade.transport.in_process import InProcess

@@ -16,10 +16,10 @@ from colonnade.protocol.account import SessionAccount
 from colonnade.protocol.conversation import PartyState, ServerState
 from colonnade.protocol.evidence import HANDED_IN, WITHDRAWN, Evidence
 from colonnade.protocol.fit import FitParty, FitServer
-from colonnade.protocol.journal import JournalEvent
 from colonnade.protocol.messages import Envelope, Step
 from colonnade.protocol.party import PartyRole
 from colonnade.protocol.server import ServerRole
+from colonnade.protocol.tasks import JournalEvent
 from colonnade.transport.evidence import HANDED, KEPT, EvidenceFolder
 from tests.helpers.accounts import Remembered, SharedSigner
 from tests.helpers.conversations import AGREEMENT, NAMES, PLANS, Book, Conversation, Notes, table

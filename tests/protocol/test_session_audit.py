@@ -16,8 +16,8 @@ from cryptography.fernet import Fernet
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from benchmarks.columns import resident
+from colonnade.audit.quoted import is_signed
 from colonnade.audit.session import AuditOutcome, SessionAudit, audit_session, replay
-from colonnade.audit.statements import is_signed
 from colonnade.audit.verdict import (
     note_audit,
     public_key,
@@ -40,12 +40,11 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.objective import Task
 from colonnade.protocol.account import SessionAccount
 from colonnade.protocol.fit import FitParty, FitServer, best_product
-from colonnade.protocol.guard import Unguarded
-from colonnade.protocol.kinds import PartyTask, ServerTask
 from colonnade.protocol.party import PartyRole
 from colonnade.protocol.predict import PredictParty, PredictServer
 from colonnade.protocol.server import ServerRole
 from colonnade.protocol.signatures import Signer
+from colonnade.protocol.tasks import PartyTask, ServerTask, Unguarded
 from colonnade.transport.client import Client
 from colonnade.transport.evidence import DAY, RECORD, SECRETS, TRAFFIC, EvidenceFolder, KeptEvidence, destroy_expired
 from colonnade.transport.in_process import InProcess, Wire, pass_on

@@ -19,10 +19,10 @@ from colonnade.foundation.canonical import canonical_digest as digest
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Column
-from colonnade.protocol.kinds import Mask, PartyTask, Rows, ServerTask, SessionContext, SessionKind
 from colonnade.protocol.messages import End, Masked, Piece, Proposal, encode_body, masked_from, submission, total_of
 from colonnade.protocol.party import PartyRole
 from colonnade.protocol.server import ServerRole
+from colonnade.protocol.tasks import Mask, PartyTask, Rows, ServerTask, SessionContext, SessionKind
 from colonnade.runs import carry_in_process
 from colonnade.transport.client import Client
 from colonnade.transport.relay import Relay

@@ -33,7 +33,7 @@ RUN = (
     "colonnade.report.render.terminal",
     "colonnade.report.text",
     "colonnade.model",
-    "colonnade.workers",
+    "colonnade.pool",
 )
 """What `fit` imports when it runs."""
 

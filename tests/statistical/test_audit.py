@@ -12,10 +12,10 @@ from audit import precision, reconstruction
 from audit.studies import MECHANISMS, Mechanism, lean
 from audit.survey import grids
 from colonnade.audit.bounds import limits, lower_bound
+from colonnade.audit.findings import Finding, Stage, attacks, scopes_of
 from colonnade.audit.likelihood import Ratio, bare_noise
 from colonnade.audit.pairs import exact_vector
 from colonnade.audit.transcript import OnePlan, collect
-from colonnade.audit.views import Finding, Stage, attacks, scopes_of
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Binary, Categorical, Numeric, Schema
 from colonnade.mechanism.noise import discrete_laplace

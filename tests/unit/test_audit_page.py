@@ -10,7 +10,7 @@ from audit import document
 from audit.planted import BUGS, Planted, Verdict
 from audit.studies import MECHANISMS
 from audit.survey import Attacked
-from colonnade.audit.views import Finding
+from colonnade.audit.findings import Finding
 
 ROWS = [
     [cell.strip() for cell in line.strip("| \n").split("|")]

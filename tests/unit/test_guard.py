@@ -18,7 +18,7 @@ from colonnade.mechanism.composition import Cap
 from colonnade.mechanism.objective import Task
 from colonnade.planning.prediction import Prediction
 from colonnade.planning.session_plan import SessionPlan, plan_session
-from colonnade.protocol.guard import Guard, Unguarded
+from colonnade.protocol.tasks import Guard, Unguarded
 from colonnade.runs import predict_guarded, run_guarded
 from tests.helpers.sessions import agreement_of, people_of, tables_of
 

@@ -39,8 +39,8 @@ from colonnade.mechanism.objective import Task
 from colonnade.mechanism.plan import View
 from colonnade.planning.agreement import Agreement
 from colonnade.planning.session_plan import SessionPlan
-from colonnade.protocol.guard import Unguarded
 from colonnade.protocol.messages import Envelope, Step
+from colonnade.protocol.tasks import Unguarded
 from colonnade.transport.in_process import Wire, pass_on
 from tests.helpers.sessions import TappedSession, tapped_session
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import colonnade
-from colonnade.foundation.proof import PROVEN
+from colonnade.foundation.proven import PROVEN
 from proofs import pin as pinning
 from proofs.pin import IGNORED, Pin, changed, digest, digests_of, pins_of, proven, renew
 

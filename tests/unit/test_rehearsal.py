@@ -18,8 +18,7 @@ from colonnade.mechanism.objective import Task
 from colonnade.planning.agreement import Agreement
 from colonnade.planning.session_plan import plan_session
 from colonnade.planning.variants import compare, read_choices, vary
-from colonnade.protocol.simulated import simulate_release
-from colonnade.rehearsal import _Stage, corner_notes, declared_anew, foretell, measure, rehearse
+from colonnade.rehearsal import _Stage, corner_notes, declared_anew, foretell, measure, rehearse, simulate_release
 from colonnade.runs import run_unguarded
 from tests.helpers.cli_study import Run, runner, write_study
 

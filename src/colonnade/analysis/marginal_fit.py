@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import log_ndtr
 
-from colonnade.foundation.proof import proven
+from colonnade.foundation.proven import proven
 from colonnade.mechanism.moments import Distribution, Floats
 
 PARTS = (1.0, 0.8, 0.6, 0.45, 0.33, 0.25, 0.18, 0.13, 0.1, 0.07, 0.05, 0.035, 0.025, 0.015, 0.01, 0.005)

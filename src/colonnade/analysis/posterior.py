@@ -24,7 +24,7 @@ from functools import cached_property
 import numpy as np
 
 from colonnade.analysis.marginal_fit import Separate, separate_weights
-from colonnade.foundation.proof import proven
+from colonnade.foundation.proven import proven
 from colonnade.mechanism.moments import Distribution, Floats
 from colonnade.numerics.fitting import bisect
 from colonnade.numerics.spectra import eigenvalues, joint_eigen, positive_part, solve_usable, usable_power

@@ -271,7 +271,7 @@ class Study(Shown):
         """
         from colonnade import runs
         from colonnade.mechanism.release import write_release
-        from colonnade.workers import open_workers
+        from colonnade.pool import open_workers
 
         watcher = _Watcher(strict)
         self.opened = None

@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
+from colonnade.audit.quoted import Quote, is_signed
 from colonnade.audit.session import Checker, SessionAudit, audit_session, foreign, other_terms, replay, unproduced
-from colonnade.audit.statements import Quote, is_signed
 from colonnade.audit.verdict import require_few, require_start
 from colonnade.data.table import Table
 from colonnade.evaluation import Evaluation, evaluate_by, terms_of
@@ -23,9 +23,8 @@ from colonnade.mechanism.release import read_release
 from colonnade.model import read_model
 from colonnade.planning.agreement import Agreement
 from colonnade.protocol.fit import FIT, FitParty
-from colonnade.protocol.guard import Unguarded
-from colonnade.protocol.kinds import PartyTask, matches_ids
 from colonnade.protocol.messages import Envelope
+from colonnade.protocol.tasks import PartyTask, Unguarded, matches_ids
 from colonnade.sites.evaluation_request import EvaluateRecipe
 from colonnade.sites.prediction_request import PredictRecipe
 from colonnade.sites.recipes import FitRecipe, Recipe

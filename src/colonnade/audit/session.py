@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
-from colonnade.audit.statements import JUDGED, Contexts, Key, Quote, Statement, chain_of, contexts_in
+from colonnade.audit.quoted import JUDGED, Contexts, Key, Quote, Statement, chain_of, contexts_in
 from colonnade.foundation.errors import (
     ColonnadeError,
     LapsedError,
@@ -32,10 +32,10 @@ from colonnade.protocol.codes import Code
 from colonnade.protocol.coins import Opening
 from colonnade.protocol.conversation import PartyState
 from colonnade.protocol.evidence import Kept, described
-from colonnade.protocol.kinds import PartyTask
 from colonnade.protocol.messages import VERSION, Envelope, Refuse, Resumable, Signature, Step, body_of, versions
 from colonnade.protocol.party import PartyRole
 from colonnade.protocol.signatures import COINS, PASSED
+from colonnade.protocol.tasks import PartyTask
 from colonnade.transport.evidence import FORMAT, KeptEvidence
 
 TOLD = (ProtocolError, PolicyError, SiteError, StudyError, SignatureError)

@@ -20,10 +20,10 @@ from colonnade.foundation.workers import Workers
 from colonnade.planning.agreement import Agreement
 from colonnade.planning.session_plan import SessionPlan, plan_session
 from colonnade.protocol.fit import FitParty, FitServer, Planner, best_product
-from colonnade.protocol.guard import Unguarded
 from colonnade.protocol.messages import SUBMIT, Assembly, Envelope, Go, Masked, Piece, Step, body_of, masked_from
 from colonnade.protocol.party import PartyRole
 from colonnade.protocol.server import ServerRole
+from colonnade.protocol.tasks import Unguarded
 from colonnade.transport.in_process import InProcess
 
 LARGEST_SUBMISSION = 1 << 32

@@ -19,8 +19,8 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from colonnade.audit.quoted import Quote
 from colonnade.audit.session import AuditOutcome, SessionAudit
-from colonnade.audit.statements import Quote
 from colonnade.foundation.canonical import canonical_digest
 from colonnade.foundation.errors import ColonnadeError, SignatureError, SiteError
 from colonnade.foundation.names import require_texts

@@ -40,8 +40,7 @@ def audit(
     json: Json = False,
 ) -> None:
     """Attack a study: run sessions on invented worst-case data, and bound from below the epsilon of every view."""
-    from colonnade.audit.rehearsal import rehearse
-    from colonnade.audit.tables import finding_json, findings_table
+    from colonnade.audit.findings import finding_json, findings_table, rehearse
     from colonnade.study import read_study
 
     agreement = read_study(study).agreement

@@ -185,10 +185,10 @@ def fit(
     from colonnade.foundation.files import places, release_place
     from colonnade.mechanism.release import write_release
     from colonnade.model import publish, write_model
+    from colonnade.pool import open_workers
     from colonnade.report.answers.fit import run_of
     from colonnade.report.progress import Steps
     from colonnade.study import read_study
-    from colonnade.workers import open_workers
 
     randomness = _randomness(seed)
     checked = read_study(study, rows, epsilon)

@@ -27,8 +27,7 @@ def studio(
     from colonnade.report.pages import require
 
     require("jinja2", "starlette", "uvicorn")
-    from colonnade.studio.browser import doorway
-    from colonnade.studio.serve import serve
+    from colonnade.studio.serve import doorway, serve
     from colonnade.studio.workspace import Workspace
 
     folder = Path.cwd() if study is None else study.parent

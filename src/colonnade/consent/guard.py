@@ -8,10 +8,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from colonnade.consent.approvals import Approvals
 from colonnade.consent.entries import Alignment, Booking, DataSet, EntryKind
 from colonnade.consent.ledger import Ledger
-from colonnade.consent.policy import Policy, bits_told
+from colonnade.consent.policy import Approvals, Policy, bits_told
 from colonnade.foundation.errors import ColonnadeError, LedgerError, PolicyError
 from colonnade.mechanism.composition import Charge, Spent, charge_of, record_epsilon
 from colonnade.planning.agreement import Agreement

@@ -29,7 +29,7 @@ def _bgn_sent(spec: ProductSpec, me: int) -> int:
 
 
 def _bgn_seconds(spec: ProductSpec) -> float:
-    from colonnade.crypto.bgn.cost import predicted_seconds
+    from colonnade.crypto.bgn.logarithm import predicted_seconds
 
     return predicted_seconds(spec)
 
@@ -73,7 +73,7 @@ def _lattice_chain() -> type[ChainParty]:
 
 
 def _plain_chain() -> type[ChainParty]:
-    from colonnade.crypto.chains.plain import PlainChain
+    from colonnade.crypto.chains.in_the_clear import PlainChain
 
     return PlainChain
 

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 
 from colonnade.crypto.product import Words
 from colonnade.foundation.errors import ProtocolError
-from colonnade.foundation.proof import proven
+from colonnade.foundation.proven import proven
 from colonnade.foundation.randomness import Randomness, Stream, derive
 
 KEY_BYTES = 32

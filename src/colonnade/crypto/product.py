@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -329,3 +329,15 @@ def centred(total: Words, modulus_bits: int) -> Integers:
     """Residues modulo 2^modulus_bits as integers around zero."""
     shift = np.uint64(64 - modulus_bits)
     return (total << shift).view(np.int64) >> np.int64(64 - modulus_bits)
+
+
+class Exchange(Protocol):
+    """One side of an exchange. A round opens for all at once; parcels of it may come before it opens here."""
+
+    def send(self, round: str) -> Iterator[Parcel]:
+        """This round's parcels, made lazily."""
+        ...
+
+    def receive(self, round: str, sender: str, payload: bytes) -> None:
+        """Take one parcel; raises MessageError when it is malformed, out of turn or of another session."""
+        ...

@@ -23,7 +23,7 @@ from colonnade.foundation.columns import Codes
 from colonnade.foundation.grid import Grid, rounded_norm
 from colonnade.foundation.integers import CodedBlock, CodedShape, runs_of
 from colonnade.foundation.names import Coordinate
-from colonnade.foundation.proof import proven
+from colonnade.foundation.proven import proven
 from colonnade.foundation.randomness import Stream
 from colonnade.foundation.schema import Column, Storage
 from colonnade.foundation.sums import SumsOfBlocks

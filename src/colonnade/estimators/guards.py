@@ -15,7 +15,7 @@ from colonnade.consent.policy import read_policy
 from colonnade.consent.shared_ledger import open_ledger
 from colonnade.foundation.errors import PolicyError, StudyError
 from colonnade.foundation.schema import Schema
-from colonnade.protocol.guard import Guard, Unguarded
+from colonnade.protocol.tasks import Guard, Unguarded
 
 KEYS = ("policy", "ledger", "dataset")
 Consent = Mapping[str, Mapping[str, Any]]

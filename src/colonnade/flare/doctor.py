@@ -20,8 +20,7 @@ from cryptography import x509
 from colonnade.consent.guard import ConsentGuard
 from colonnade.consent.shared_ledger import open_ledger
 from colonnade.flare.certificates import check_certificate, own_address, probe, probe_own, require_pair, server_address
-from colonnade.flare.event_log import EVENTS
-from colonnade.flare.launch import check_local, check_port
+from colonnade.flare.launch import EVENTS, check_local, check_port
 from colonnade.flare.monitor import LEAST_FREE
 from colonnade.flare.process import RUNNING, dead
 from colonnade.flare.renewal import bearer

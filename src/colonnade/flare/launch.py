@@ -6,6 +6,7 @@ import argparse
 import gc
 import json
 import logging
+import logging.handlers
 import os
 import re
 import shutil
@@ -14,12 +15,12 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from colonnade.flare.certificates import Address, check_certificate, own_address, probe, probe_own, server_address
-from colonnade.flare.event_log import EventLog, rotate_audit_log
 from colonnade.flare.flare_log import TWICE, watch_failures, watch_line, watch_server
 from colonnade.flare.monitor import Monitor, parse_address, serve_monitor
 from colonnade.flare.process import StopSignals, alone, dead
@@ -28,6 +29,65 @@ from colonnade.flare.signing import CertificateSigner
 from colonnade.flare.status import last_word, look, replace_status, unfinished
 from colonnade.foundation.errors import PolicyError, StudyError
 from colonnade.sites.site import LOCAL, METRICS, SERVER, STATUS, Site
+
+EVENTS, AUDIT = "log.jsonl", "audit.log"
+LARGEST, KEPT = 20 << 20, 5
+FIELDS = ("time", "site", "study", "event", "job", "session", "step", "ok", "spend")
+
+
+class Lines:
+    """A file of lines, kept in six of 20 MB at most. A full disk loses lines, and keeps nobody from going on."""
+
+    def __init__(self, path: Path) -> None:
+        self._handler = logging.handlers.RotatingFileHandler(
+            path, maxBytes=LARGEST, backupCount=KEPT, encoding="utf-8", delay=True
+        )
+
+    def write(self, line: str) -> None:
+        self._handler.emit(logging.LogRecord("lines", logging.INFO, "", 0, "%s", (line.rstrip("\n"),), None))
+
+    def flush(self) -> None:
+        """Each line is written at once."""
+
+    def close(self) -> None:
+        self._handler.close()
+
+
+def rotate_audit_log(folder: Path) -> None:
+    """The engine's audit.log grows by some 60 lines a session, for ever: its own auditor writes into ours."""
+    from nvflare.fuel.sec.audit import Auditor, AuditService
+
+    AuditService.the_auditor = auditor = Auditor(str(folder / AUDIT))
+    auditor.audit_file.close()
+    auditor.audit_file = Lines(folder / AUDIT)
+
+
+class EventLog:
+    """Appends what the status file says, as far as it is new."""
+
+    def __init__(self, folder: Path, site: str, study: str) -> None:
+        self._known = {"site": site, "study": study}
+        self._last: tuple[str, str, bool] = ("", "", False)
+        self._lines = Lines(folder / EVENTS)
+
+    def note(self, event: str, **more: Any) -> None:
+        """One line."""
+        entry = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), **self._known, "event": event, **more}
+        self._lines.write(json.dumps({key: entry[key] for key in FIELDS if key in entry}))
+
+    def follow(self, content: dict[str, Any]) -> None:
+        """A line for each step, and one for the end."""
+        job, step, done = str(content.get("job", "")), str(content.get("step", "")), bool(content.get("done"))
+        if (job, step, done) == self._last:
+            return
+        self._last = (job, step, done)
+        known = {"job": job, "session": str(content.get("session") or ""), "step": step}
+        if not done:
+            self.note("step", **known)
+            return
+        spend = content.get("spend") or {}
+        self.note("end", **known, ok=bool(content.get("ok")), spend=str(spend.get("state", "none")))
+
 
 Tell = Callable[[dict[str, Any]], None]
 """Called with what the status file says, whenever it says something new."""

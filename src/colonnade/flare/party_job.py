@@ -22,8 +22,7 @@ from colonnade.foundation.errors import ColonnadeError
 from colonnade.protocol.account import SessionAccount
 from colonnade.protocol.codes import code_of
 from colonnade.protocol.party import PartyRole, refusal
-from colonnade.sites.evidence import open_evidence
-from colonnade.sites.recipes import Recipe
+from colonnade.sites.recipes import Recipe, open_evidence
 from colonnade.sites.site import NOT_PRIVATE, PARTY, STATUS, read_site
 from colonnade.transport.client import Call, Client, send_refusal
 from colonnade.transport.wire import Timeouts, Unreachable

@@ -13,7 +13,7 @@ from typing import Any
 
 from colonnade.foundation.files import replace_file
 from colonnade.protocol.codes import BOOKED_COUNTS
-from colonnade.protocol.kinds import SessionKind
+from colonnade.protocol.tasks import SessionKind
 from colonnade.sites.site import SERVER
 
 OFTEN = 0.2

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.foundation.errors import BrokenColumns
-from colonnade.foundation.proof import proven
+from colonnade.foundation.proven import proven
 from colonnade.foundation.sums import Floats, Sums, SumsOfBlocks
 
 Rows = NDArray[np.int16]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.foundation.proof import proven
+from colonnade.foundation.proven import proven
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.int64]

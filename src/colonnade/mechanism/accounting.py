@@ -10,7 +10,7 @@ from math import exp, expm1, inf, isfinite, log, log1p, nextafter, sqrt
 from scipy.special import log_ndtr, ndtr
 
 from colonnade.foundation.errors import PrivacyError
-from colonnade.foundation.proof import proven
+from colonnade.foundation.proven import proven
 
 LEAST_EPSILON, LARGEST_EPSILON = 1e-12, 1e12
 """Far beyond any promise; the accountant's floats reach no farther."""

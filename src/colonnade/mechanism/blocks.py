@@ -9,7 +9,7 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.foundation.proof import proven
+from colonnade.foundation.proven import proven
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.sums import Sums
 from colonnade.mechanism.accounting import ROUNDING_VARIANCE

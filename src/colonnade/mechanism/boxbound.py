@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.foundation.proof import proven
+from colonnade.foundation.proven import proven
 
 Floats = NDArray[np.float64]
 

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import ndtri_exp
 
 from colonnade.foundation.errors import LedgerError, PrivacyError
-from colonnade.foundation.proof import proven
+from colonnade.foundation.proven import proven
 from colonnade.mechanism.accounting import SLACK, epsilon_of_gaussian, epsilon_of_rho, gaussian_rho, zcdp_rho
 from colonnade.mechanism.plan import PrivacyPlan
 

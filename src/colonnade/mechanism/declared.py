@@ -14,9 +14,8 @@ from functools import cached_property
 import numpy as np
 
 from colonnade.foundation.errors import SchemaError, StudyError
-from colonnade.foundation.expressions import parse_expression
+from colonnade.foundation.expressions import Names, parse_expression
 from colonnade.foundation.names import require_name
-from colonnade.foundation.polynomials import Names
 from colonnade.foundation.schema import Schema
 from colonnade.foundation.shown import shown
 from colonnade.mechanism.moments import Distribution, Encoding, Layout

@@ -8,7 +8,7 @@ from fractions import Fraction
 from math import sqrt
 from typing import Any
 
-from colonnade.foundation.proof import proven
+from colonnade.foundation.proven import proven
 from colonnade.mechanism.accounting import SLACK, epsilon_of_gaussian, epsilon_of_rho, gaussian_rho, zcdp_rho
 from colonnade.mechanism.moments import Distribution
 from colonnade.mechanism.release import ReleasedBlock, ReleaseRecord

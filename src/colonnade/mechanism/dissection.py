@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.foundation.errors import PrivacyError
-from colonnade.foundation.proof import proven
+from colonnade.foundation.proven import proven
 from colonnade.mechanism.moments import Encoding, Layout, Role
 from colonnade.mechanism.objective import Floats, Indices, Objective
 

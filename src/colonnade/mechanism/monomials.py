@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.foundation.proof import proven
+from colonnade.foundation.proven import proven
 from colonnade.mechanism.dissection import Block
 from colonnade.mechanism.moments import Distribution, Encoding, Floats, Layout, Role
 from colonnade.mechanism.objective import Task, monomial

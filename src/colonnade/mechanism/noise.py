@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.foundation.errors import PrivacyError
-from colonnade.foundation.proof import proven
+from colonnade.foundation.proven import proven
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.moments import Distribution
 from colonnade.mechanism.sampling import (

@@ -18,7 +18,7 @@ import numpy as np
 
 from colonnade.foundation.errors import BrokenError, PrivacyError
 from colonnade.foundation.grid import LARGEST_BOUND, rounded_norm
-from colonnade.foundation.proof import proven
+from colonnade.foundation.proven import proven
 from colonnade.mechanism.accounting import (
     SLACK,
     Guarantee,

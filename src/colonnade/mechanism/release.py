@@ -18,7 +18,7 @@ import numpy as np
 from colonnade.foundation.canonical import RELEASE_FORMAT, canonical_digest, canonical_json
 from colonnade.foundation.errors import ReleaseError, SchemaError, StudyError
 from colonnade.foundation.names import Product, column_of, holders, level_at, require_texts
-from colonnade.foundation.proof import proven
+from colonnade.foundation.proven import proven
 from colonnade.foundation.schema import Schema
 from colonnade.mechanism.blocks import Integers
 from colonnade.mechanism.moments import (

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.foundation.errors import PrivacyError
-from colonnade.foundation.proof import proven
+from colonnade.foundation.proven import proven
 from colonnade.foundation.randomness import Randomness
 
 # enclose(bits) gives integers low <= p 2^bits <= high <= 2^bits whose gap stays bounded as bits grows.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from math import sqrt
 
-from colonnade.foundation.proof import proven
+from colonnade.foundation.proven import proven
 from colonnade.mechanism.dissection import Block, parties_of
 from colonnade.mechanism.moments import Distribution, Layout
 

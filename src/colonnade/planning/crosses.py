@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from itertools import groupby
 
 import numpy as np
 
-from colonnade.crypto.product import Cross, Integers, ProductSpec
-from colonnade.foundation.errors import PrivacyError
+from colonnade.crypto.backends import BACKENDS
+from colonnade.crypto.product import Cross, Integers, PartyProduct, ProductSpec, ServerProduct
+from colonnade.foundation.errors import PrivacyError, StudyError
+from colonnade.foundation.integers import IntegerColumns
 from colonnade.mechanism.dissection import Block, parties_of
 from colonnade.mechanism.moments import Layout
 
@@ -106,3 +109,28 @@ class CrossPlaces:
         column = np.where(a_is_left, b, a) - self.spans[right].start
         places: Integers = grid[row, column]
         return places
+
+
+DIGEST_ROWS = 1 << 11
+
+
+def party_product(name: str, device: str = "cpu", spec: ProductSpec | None = None) -> type[PartyProduct]:
+    """A party's side; with a `spec` the one that takes least time for such a session."""
+    backend = BACKENDS[name]
+    if device not in backend.devices:
+        serves = ", ".join(f'"{other.name}"' for other in BACKENDS if device in other.devices) or "none"
+        raise StudyError(f'device {device} serves product {serves}, got product="{name}"')
+    return backend.party(device, spec)
+
+
+def server_product(name: str) -> type[ServerProduct]:
+    return BACKENDS[name].server()
+
+
+def columns_digest(columns: IntegerColumns) -> bytes:
+    """Of encoded columns, in one pass."""
+    n, width = columns.shape
+    digest = hashlib.sha256(f"{n} {width};".encode())
+    for start in range(0, n, DIGEST_ROWS):
+        digest.update(np.ascontiguousarray(columns.rows(start, min(n, start + DIGEST_ROWS)), dtype="<i2").data)
+    return digest.digest()

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from colonnade.crypto.chains.last import LastStep
 from colonnade.crypto.product import ChainSpec, Cross, KeyLeft, KeyReading, ProductSpec
-from colonnade.foundation.proof import proven
+from colonnade.foundation.proven import proven
 from colonnade.mechanism.blocks import IntegerNoise
 from colonnade.mechanism.moments import Distribution
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from colonnade.crypto.product import Chain, Cross, Integers
 from colonnade.foundation.errors import BrokenError
 from colonnade.foundation.integers import IntegerColumns, Rows, runs_of
-from colonnade.foundation.proof import proven
+from colonnade.foundation.proven import proven
 from colonnade.foundation.randomness import Stream, derive
 from colonnade.mechanism.dissection import Block
 from colonnade.mechanism.moments import Layout

@@ -11,7 +11,7 @@ import numpy as np
 from colonnade.crypto.product import ChainNeeds, ProductNeeds, ProductSizes, ProductSpec
 from colonnade.foundation.errors import ProductError, StudyError
 from colonnade.foundation.grid import LARGEST_BOUND, Grid, rounded_norm
-from colonnade.foundation.proof import proven
+from colonnade.foundation.proven import proven
 from colonnade.mechanism.blocks import IntegerNoise
 from colonnade.mechanism.dissection import Block
 from colonnade.mechanism.moments import Distribution, Encoding, Role

@@ -34,7 +34,7 @@ from colonnade.mechanism.plan import PrivacyPlan, Terms, View
 from colonnade.mechanism.release import fraction_text
 from colonnade.mechanism.table_error import TableForecast
 from colonnade.planning.agreement import Agreement
-from colonnade.planning.crosses import CrossPlaces, crosses_of, span_of
+from colonnade.planning.crosses import CrossPlaces, crosses_of, party_product, span_of
 from colonnade.planning.leakage import (
     Leakage,
     Telling,
@@ -54,7 +54,6 @@ from colonnade.planning.precision import (
     grid_bound,
     require_room,
 )
-from colonnade.planning.products import party_product
 from colonnade.planning.query import Query
 
 TYPICAL_ROWS = 10_000

@@ -29,21 +29,10 @@ from colonnade.mechanism.blocks import NoisyBlock, exact_block, own_square, pert
 from colonnade.mechanism.moments import Layout
 from colonnade.mechanism.release import ReleasedBlock, ReleaseRecord, read_release
 from colonnade.planning.agreement import Agreement
-from colonnade.planning.products import columns_digest, party_product, server_product
+from colonnade.planning.crosses import columns_digest, party_product, server_product
 from colonnade.planning.session_plan import SessionPlan, plan_session
 from colonnade.protocol.codes import BOOKED_COUNTS, Code, sentence_of
 from colonnade.protocol.coins import hashed
-from colonnade.protocol.guard import Guard
-from colonnade.protocol.kinds import (
-    Mask,
-    PartyTask,
-    Records,
-    Rows,
-    ServerTask,
-    SessionContext,
-    SessionKind,
-    matches_ids,
-)
 from colonnade.protocol.messages import (
     End,
     Masked,
@@ -57,6 +46,17 @@ from colonnade.protocol.messages import (
 )
 from colonnade.protocol.own_release import largest_release, require_blocks, require_own, require_sum
 from colonnade.protocol.session_products import SessionProducts
+from colonnade.protocol.tasks import (
+    Guard,
+    Mask,
+    PartyTask,
+    Records,
+    Rows,
+    ServerTask,
+    SessionContext,
+    SessionKind,
+    matches_ids,
+)
 
 FIT = SessionKind(
     name="a release",

@@ -13,10 +13,11 @@ import msgspec
 import numpy as np
 
 from colonnade.crypto.product import Contribution, Words
-from colonnade.foundation.errors import MessageError
+from colonnade.foundation.errors import MessageError, ProtocolError
 from colonnade.mechanism.blocks import NoisyBlock
 from colonnade.mechanism.release import ReleaseRecord, write_release
 from colonnade.protocol.codes import Code
+from colonnade.protocol.conversation import Event, PartyState
 
 MAGIC = b"CLN1"
 VERSION = 3
@@ -406,3 +407,45 @@ def total_of(submissions: Sequence[Masked], modulus_bits: int) -> Words:
     for masked in submissions:
         total += masked.words
     return total & np.uint64((1 << modulus_bits) - 1)
+
+
+PARTY_EVENTS = {
+    Step.WELCOME: Event.WELCOME,
+    Step.RESUME: Event.RESUME,
+    Step.PARCEL: Event.PARCEL,
+    Step.SIGNATURE: Event.SIGNATURE,
+    Step.PROPOSAL: Event.PROPOSAL,
+    Step.HANDED: Event.HANDED,
+    Step.HALT: Event.HALT,
+    Step.END: Event.END,
+}
+SERVER_EVENTS = {
+    Step.HELLO: Event.HELLO,
+    Step.READY: Event.READY,
+    Step.PARCEL: Event.PARCEL,
+    Step.SIGNATURE: Event.SIGNATURE,
+    Step.DONE: Event.DONE,
+    Step.JOIN: Event.JOIN,
+    Step.ACCEPT: Event.ACCEPT,
+    Step.SUBMIT: Event.SUBMIT,
+    Step.CONFIRM: Event.CONFIRM,
+    Step.REFUSE: Event.REFUSE,
+    Step.WITHDRAW: Event.WITHDRAW,
+}
+GO_EVENTS = {JOINING: Event.GO_JOIN, DIGESTS: Event.GO_DIGESTS, SUBMIT: Event.GO_SUBMIT}
+
+
+def party_event(name: str, state: PartyState, envelope: Envelope) -> Event:
+    """What a message is to a party in this state; some say by their bodies what they are."""
+    match envelope.step:
+        case Step.GO:
+            round = body_of(envelope, Go).round
+            joined = state in (PartyState.ACCEPTED, PartyState.SUBMITTED)
+            return GO_EVENTS.get(round, Event.GO_ROUND if joined else Event.GO_ALIGN)
+        case Step.OPENED:
+            piece = body_of(envelope, Piece)
+            return Event.OPENED if piece.index == piece.count - 1 else Event.PIECE
+        case step if step in PARTY_EVENTS:
+            return PARTY_EVENTS[step]
+        case step:
+            raise ProtocolError(f"party {name} is {state.value} and expects no {step.value} message")

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from colonnade.crypto.exchange import Exchange
 from colonnade.crypto.masks import SESSION_BYTES, MaskKeys
-from colonnade.crypto.product import SERVER, Words
+from colonnade.crypto.product import SERVER, Exchange, Words
 from colonnade.foundation.errors import (
     ColonnadeError,
     LedgerError,
@@ -27,9 +26,7 @@ from colonnade.foundation.schema import column_to
 from colonnade.protocol.account import SessionAccount, listed
 from colonnade.protocol.codes import Code, code_of, sentence_of
 from colonnade.protocol.conversation import PARTY, Event, PartyState
-from colonnade.protocol.events import party_event
 from colonnade.protocol.evidence import HANDED_IN, WITHDRAWN, Kept
-from colonnade.protocol.kinds import PartyTask, Records, SessionContext, matches_ids
 from colonnade.protocol.messages import (
     DIGESTS,
     IDENTITY_BYTES,
@@ -58,11 +55,13 @@ from colonnade.protocol.messages import (
     Withdraw,
     body_of,
     encode_body,
+    party_event,
     versions,
     versions_in,
 )
 from colonnade.protocol.opening import Submissions
 from colonnade.protocol.signatures import ALIGNMENT, COINS, OPENED, SESSION, SUBMISSION, SignedTraffic, Signer
+from colonnade.protocol.tasks import PartyTask, Records, SessionContext, matches_ids
 
 if TYPE_CHECKING:
     from colonnade.crypto.alignment.party import AlignmentParty

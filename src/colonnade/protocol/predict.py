@@ -20,17 +20,6 @@ from colonnade.foundation.schema import Column
 from colonnade.planning.prediction import MODULUS_BITS, Floats, Prediction, scores_of, words_of
 from colonnade.protocol.codes import Code, sentence_of
 from colonnade.protocol.coins import hashed
-from colonnade.protocol.guard import Guard
-from colonnade.protocol.kinds import (
-    Mask,
-    PartyTask,
-    Records,
-    Rows,
-    ServerTask,
-    SessionContext,
-    SessionKind,
-    matches_ids,
-)
 from colonnade.protocol.messages import (
     End,
     Masked,
@@ -42,6 +31,17 @@ from colonnade.protocol.messages import (
     submission,
     submission_bytes,
     total_of,
+)
+from colonnade.protocol.tasks import (
+    Guard,
+    Mask,
+    PartyTask,
+    Records,
+    Rows,
+    ServerTask,
+    SessionContext,
+    SessionKind,
+    matches_ids,
 )
 
 PREDICT = SessionKind(

@@ -5,7 +5,8 @@ Its states are those of `conversation.SERVER`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+import hashlib
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,8 +15,7 @@ import msgspec
 
 from colonnade.crypto.alignment.frames import SESSION_BYTES
 from colonnade.crypto.alignment.server import AlignmentServer
-from colonnade.crypto.exchange import Exchange
-from colonnade.crypto.product import SERVER
+from colonnade.crypto.product import SERVER, Exchange
 from colonnade.foundation.errors import AlignmentError, ColonnadeError, ProtocolError, SignatureError, StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import column_to
@@ -23,14 +23,11 @@ from colonnade.protocol.codes import Code, sentence_of
 from colonnade.protocol.coins import BIND, COMMIT, REVEAL, Coins, hashed
 from colonnade.protocol.conversation import SERVER as TABLE
 from colonnade.protocol.conversation import Event, ServerState
-from colonnade.protocol.events import SERVER_EVENTS
-from colonnade.protocol.heard import RoundLog
-from colonnade.protocol.journal import Journal, JournalEvent, NullJournal
-from colonnade.protocol.kinds import ServerTask, matches_ids
 from colonnade.protocol.messages import (
     DIGESTS,
     IDENTITY_BYTES,
     JOINING,
+    SERVER_EVENTS,
     SUBMIT,
     VERSION,
     Accept,
@@ -60,6 +57,26 @@ from colonnade.protocol.messages import (
     versions_in,
 )
 from colonnade.protocol.signatures import SUBMISSION
+from colonnade.protocol.tasks import Journal, JournalEvent, NullJournal, ServerTask, matches_ids
+
+
+class RoundLog:
+    """A running hash per sender: the digest does not depend on how senders interleave."""
+
+    def __init__(self, parties: Sequence[str]) -> None:
+        self._heard = {name: hashlib.sha256() for name in parties}
+
+    def add(self, envelope: Envelope) -> None:
+        note = self._heard[envelope.sender]
+        note.update(f"{envelope.step.value}>{envelope.recipient}:{len(envelope.body)}:".encode())
+        note.update(envelope.body)
+
+    def digest(self) -> str:
+        transcript = hashlib.sha256()
+        for name in sorted(self._heard):
+            transcript.update(name.encode() + b"\0" + self._heard[name].digest())
+        return transcript.hexdigest()
+
 
 Watch = Callable[[str, float], None]
 PHASES = {"wait", "read", "align", "plan", "products", "submit", "open"}

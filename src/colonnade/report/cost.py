@@ -10,7 +10,6 @@ from colonnade.crypto.product import SERVER
 from colonnade.foundation.matching import HYBRID
 from colonnade.foundation.schema import column_to
 from colonnade.planning.session_plan import SessionPlan
-from colonnade.protocol.kinds import matches_ids
 from colonnade.protocol.messages import (
     VERSION,
     Accept,
@@ -27,6 +26,7 @@ from colonnade.protocol.messages import (
     encode_body,
     versions,
 )
+from colonnade.protocol.tasks import matches_ids
 
 # docs/results/speed.md: base transfers of a partner, and the rest for each id of it and the hub's.
 SECONDS_A_PARTNER = 0.21

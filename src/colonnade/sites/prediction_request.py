@@ -14,8 +14,8 @@ from colonnade.foundation.workers import Workers
 from colonnade.mechanism.moments import Floats
 from colonnade.model import PublicModel, parts_to_open, prediction_of, read_model, receivers_scores, scores_csv
 from colonnade.planning.prediction import Prediction
-from colonnade.protocol.guard import Guard
 from colonnade.protocol.predict import PREDICT, OpenedScores, PredictParty, PredictServer, prediction_digest
+from colonnade.protocol.tasks import Guard
 from colonnade.sites.preflight import try_folder
 from colonnade.sites.recipes import AnyGuard, JobAccount, Recipe
 from colonnade.sites.site import PARTY, SCORES, SITE, Site

@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -22,11 +23,11 @@ from colonnade.mechanism.release import ReleaseRecord, write_release
 from colonnade.planning.query import KEPT_NAME
 from colonnade.planning.session_plan import SessionPlan
 from colonnade.protocol.fit import FIT, FitParty, FitServer
-from colonnade.protocol.guard import Guard
-from colonnade.protocol.kinds import PartyTask, ServerTask, SessionKind
+from colonnade.protocol.tasks import Guard, PartyTask, ServerTask, SessionKind
 from colonnade.sites.preflight import try_releases
-from colonnade.sites.site import RELEASE, Site, find_site, read_sites
+from colonnade.sites.site import RELEASE, STARTUP, Site, find_site, read_sites
 from colonnade.study import StudySpec
+from colonnade.transport.evidence import EvidenceFolder, destroy_expired, read_key
 
 if TYPE_CHECKING:
     from colonnade.protocol.server import ServerRole
@@ -207,3 +208,22 @@ def _write_over(place: Path, content: bytes) -> Path:
     with places(Place(place, force=True)) as (file,):
         file.write(content)
     return place
+
+
+def open_evidence(site: Site, task: PartyTask, now: float) -> EvidenceFolder:
+    """Where the next session's evidence goes; what was kept long enough is destroyed first."""
+    policy, root = site.policy(), site.folder / STARTUP / "rootCA.pem"
+    try:
+        destroy_expired(site.evidence, policy.evidence_days, now)
+    except OSError as error:
+        raise SiteError(f"old evidence cannot be destroyed: {(error.strerror or str(error)).lower()}") from None
+    facts = {
+        "party": task.name,
+        "terms": task.terms,
+        "kind": task.kind.name,
+        "simulated": False,
+        "auditors": list(site.study.agreement.auditors),
+        "began": datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds"),
+    }
+    key, authority = read_key(site.evidence_key), root.read_bytes() if root.is_file() else b""
+    return EvidenceFolder(site.evidence, key, facts, keep_traffic=policy.keep_traffic, authority=authority)

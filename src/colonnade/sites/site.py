@@ -7,9 +7,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from colonnade.consent.approvals import Approvals
 from colonnade.consent.guard import ConsentGuard, PolicyGuard
-from colonnade.consent.policy import Policy, check_approvals, read_policy
+from colonnade.consent.policy import Approvals, Policy, check_approvals, read_policy
 from colonnade.consent.shared_ledger import open_ledger
 from colonnade.data.sources import Source
 from colonnade.data.table import Table
@@ -19,9 +18,9 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.sections import Section, read_toml
 from colonnade.foundation.shown import OPEN
 from colonnade.foundation.workers import HERE, Workers
+from colonnade.pool import open_workers
 from colonnade.study import StudySpec, id_column, id_parts, read_source, read_study, read_written
 from colonnade.transport.wire import Timeouts
-from colonnade.workers import open_workers
 
 SITE, STUDY, POLICY, STATUS = "site.toml", "study.toml", "policy.toml", "status.json"
 STARTUP, LOCAL, SCORES = "startup", "local", "scores"

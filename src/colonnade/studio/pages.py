@@ -30,7 +30,7 @@ from colonnade.studio.explorer import MOST_ROWS, Explorer
 from colonnade.studio.form import Content, from_fields, to_form, to_toml
 from colonnade.studio.panel import curve_context, panel_context, planned, with_present_split
 from colonnade.studio.request_check import content_policy
-from colonnade.studio.runs import Run, without_ledger
+from colonnade.studio.started import Run, without_ledger
 from colonnade.studio.workspace import DATA, Workspace, edit_study
 from colonnade.study import LARGEST_STUDY
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import socket
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import uvicorn
 
@@ -33,3 +37,25 @@ def serve(workspace: Workspace, port: int, ready: Callable[[str], None]) -> None
     with listener:
         ready(f"http://{LOOPBACK}:{own}/{token}/")
         uvicorn.Server(config).run(sockets=[listener])
+
+
+PAGE = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>Colonnade studio</title>
+<meta name="referrer" content="no-referrer"><meta http-equiv="refresh" content="0; url={address}"></head>
+<body><p><a href="{address}">To the studio</a></p></body></html>
+"""
+
+
+@contextmanager
+def doorway() -> Iterator[Callable[[str], Path]]:
+    """Writes a page that leads to an address and that its owner alone can read; it is gone with the studio."""
+    with tempfile.TemporaryDirectory(prefix="colonnade-studio-") as folder:
+
+        def write(address: str) -> Path:
+            path = Path(folder) / "studio.html"
+            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(PAGE.format(address=address))
+            return path
+
+        yield write

@@ -8,7 +8,7 @@ from colonnade.foundation.errors import ProtocolError
 from colonnade.protocol.messages import Envelope
 from colonnade.protocol.party import PartyRole
 from colonnade.protocol.server import ServerRole
-from colonnade.transport.traffic import Traffic
+from colonnade.transport.wire import Traffic
 
 Wire = Callable[[Envelope, bool], Iterable[Envelope]]
 """What becomes of a message on its way up to the server or down from it: itself, another, several or none.

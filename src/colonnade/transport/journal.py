@@ -11,7 +11,7 @@ from pathlib import Path
 
 from colonnade.foundation.errors import ProtocolError
 from colonnade.foundation.locks import lock_alone
-from colonnade.protocol.journal import JournalEvent
+from colonnade.protocol.tasks import JournalEvent
 
 VOID, OPENED = "void", "opened"
 

@@ -13,7 +13,6 @@ from colonnade.protocol.codes import Code
 from colonnade.protocol.messages import Envelope
 from colonnade.protocol.server import ServerRole
 from colonnade.transport.outbox import Outbox
-from colonnade.transport.traffic import Traffic
 from colonnade.transport.wire import (
     INSTANCE_BYTES,
     URGENT,
@@ -27,6 +26,7 @@ from colonnade.transport.wire import (
     Request,
     Send,
     Timeouts,
+    Traffic,
     Wait,
     decode_request,
     encode,

@@ -119,3 +119,11 @@ class Timeouts:
     """A request for mail is answered after so long at the latest."""
     farewell: float = 20.0
     """The server stays so long for parties to hear of the end."""
+
+
+@dataclass
+class Traffic:
+    """Bytes that each party sent and received."""
+
+    sent: dict[str, int]
+    received: dict[str, int]

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from colonnade.crypto.alignment import frames, sizes, star
+from colonnade.crypto.alignment.all_sides import align_in_process
 from colonnade.crypto.alignment.frames import ROUNDS
-from colonnade.crypto.alignment.ids import Ids
-from colonnade.crypto.alignment.in_process import align_in_process
+from colonnade.crypto.alignment.hashed_ids import Ids
 from colonnade.crypto.alignment.kernels import AlignmentKernels
 from colonnade.crypto.alignment.party import AlignmentParty
 from colonnade.crypto.alignment.server import AlignmentServer

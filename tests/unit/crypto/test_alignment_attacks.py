@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 from colonnade.crypto.alignment import oprf, sizes, star
-from colonnade.crypto.alignment.check import PROOF_BYTES, challenge_of, prove
-from colonnade.crypto.alignment.code import byte_sums
+from colonnade.crypto.alignment.code import PROOF_BYTES, byte_sums, challenge_of, prove
 from colonnade.crypto.alignment.frames import ROUNDS, Channel, Frame
-from colonnade.crypto.alignment.ids import Ids
-from colonnade.crypto.alignment.ids import opened as opened_bin
+from colonnade.crypto.alignment.hashed_ids import Ids
+from colonnade.crypto.alignment.hashed_ids import opened as opened_bin
 from colonnade.crypto.alignment.kernels import AlignmentKernels
 from colonnade.crypto.alignment.oprf import Codewords, Evaluator, KeyHolder, evaluate
 from colonnade.crypto.alignment.party import AlignmentParty

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from colonnade.crypto.alignment import oprf, sizes, star
-from colonnade.crypto.alignment.ids import Bin, Ids
-from colonnade.crypto.alignment.ids import opened as opened_bin
+from colonnade.crypto.alignment.hashed_ids import Bin, Ids
+from colonnade.crypto.alignment.hashed_ids import opened as opened_bin
 from colonnade.crypto.alignment.kernels import AlignmentKernels
 from colonnade.crypto.alignment.oblivious import Store
 from colonnade.crypto.alignment.oprf import Evaluator
@@ -130,7 +130,7 @@ def ran(lists: list[list[str]]) -> Session:
 
 
 def oprf_proof() -> int:
-    from colonnade.crypto.alignment.check import PROOF_BYTES
+    from colonnade.crypto.alignment.code import PROOF_BYTES
 
     return PROOF_BYTES
 

@@ -13,15 +13,14 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
 
-from colonnade.crypto.alignment import code, curve, kem_ot, transpose
+from colonnade.crypto.alignment import code, curve25519, kem_ot, kernels
 from colonnade.crypto.alignment.base_ot import CHOICE_BYTES, COUNT, BaseReceiver, BaseSender, check_public
-from colonnade.crypto.alignment.curve import LOW_ORDER, PRIME, field_elements, map_to_curve
+from colonnade.crypto.alignment.curve25519 import LOW_ORDER, PRIME, field_elements, map_to_curve
 from colonnade.crypto.alignment.encapsulation import encapsulated
-from colonnade.crypto.alignment.ids import Ids
-from colonnade.crypto.alignment.ids import opened as opened_bin
+from colonnade.crypto.alignment.hashed_ids import Ids
+from colonnade.crypto.alignment.hashed_ids import opened as opened_bin
 from colonnade.crypto.alignment.kem_ot import KemReceiver, KemSender
-from colonnade.crypto.alignment.kernel_choice import best_kernels
-from colonnade.crypto.alignment.kernels import AlignmentKernels, take
+from colonnade.crypto.alignment.kernels import AlignmentKernels, best_kernels, take
 from colonnade.crypto.alignment.oblivious import Store, segment_of, slots_of
 from colonnade.crypto.alignment.oprf import hashed
 from colonnade.crypto.alignment.sizes import Sizes, capacity_of
@@ -36,7 +35,7 @@ CURVE = json.loads((VECTORS / "curve25519_ell2_nu.json").read_text())
 KNOWN = json.loads((VECTORS / "alignment.json").read_text())
 KERNELS = [AlignmentKernels]
 if find_spec("numba") is not None:
-    from colonnade.crypto.alignment.compiled import CompiledAlignmentKernels
+    from colonnade.crypto.alignment.compiled_kernels import CompiledAlignmentKernels
 
     KERNELS.append(CompiledAlignmentKernels)
 
@@ -107,7 +106,7 @@ def test_points_near_the_prime_are_raised_rightly() -> None:
 def test_hashes_lie_in_the_subgroup_and_are_eight_times_the_map() -> None:
     messages = [b"one", b"two", bytes(100)]
     mapped = map_to_curve(field_elements(messages, b"tag"))
-    for i, (u, v) in enumerate(curve.hash_to_group(messages, b"tag")):
+    for i, (u, v) in enumerate(curve25519.hash_to_group(messages, b"tag")):
         assert (v * v - ((u + 486662) * u + 1) * u) % PRIME == 0
         raw = int(u).to_bytes(32, "little")
         assert raw == times(8, mapped[32 * i : 32 * i + 32])
@@ -115,18 +114,18 @@ def test_hashes_lie_in_the_subgroup_and_are_eight_times_the_map() -> None:
 
 
 def test_sums_of_points() -> None:
-    base = curve.lift(curve.mpz(9), 0)
-    (two,) = curve._doubled([base])
-    (three,) = curve.add([base], [two])
-    (four,) = curve.add([base], [three])
+    base = curve25519.lift(curve25519.mpz(9), 0)
+    (two,) = curve25519._doubled([base])
+    (three,) = curve25519.add([base], [two])
+    (four,) = curve25519.add([base], [three])
     assert [int(p[0]).to_bytes(32, "little") for p in (two, three, four)] == [
         times(k, (9).to_bytes(32, "little")) for k in (2, 3, 4)
     ]
-    assert curve.decompress(curve.compress([two, three, four])) == [two, three, four]
-    (back,) = curve.add([three], curve.negative([two]))
+    assert curve25519.decompress(curve25519.compress([two, three, four])) == [two, three, four]
+    (back,) = curve25519.add([three], curve25519.negative([two]))
     assert back == base
     with pytest.raises(MessageError, match="differ"):
-        curve.add([base], [base])
+        curve25519.add([base], [base])
 
 
 def twist() -> int:
@@ -184,8 +183,8 @@ def test_base_transfers_against_the_ladder() -> None:
         r = [receiver.choices[64 * j : 64 * j + 32], receiver.choices[64 * j + 32 : 64 * j + 64]]
         for slot in range(2):
             message = context + j.to_bytes(2, "big") + bytes([slot]) + r[1 - slot]
-            ((u, _),) = curve.add(
-                curve.decompress(r[slot]), curve.hash_to_group([message], b"colonnade/1 base transfer")
+            ((u, _),) = curve25519.add(
+                curve25519.decompress(r[slot]), curve25519.hash_to_group([message], b"colonnade/1 base transfer")
             )
             key = ladder(secret, int(u).to_bytes(32, "little"))
             whole = context + j.to_bytes(2, "big") + bytes([slot]) + r[0] + r[1] + key
@@ -212,8 +211,8 @@ def test_choices_that_are_no_points_are_refused(bad: bytes) -> None:
     if bad == bytes(32):  # a sum of low order: the point that is the hash's negative, up to torsion
         other = receiver.choices[32:64]
         message = bytes(32) + bytes(2) + bytes([0]) + other
-        minus = curve.negative(curve.hash_to_group([message], b"colonnade/1 base transfer"))
-        bad = curve.compress(minus)
+        minus = curve25519.negative(curve25519.hash_to_group([message], b"colonnade/1 base transfer"))
+        bad = curve25519.compress(minus)
     with pytest.raises(MessageError):
         sender.seeds(bytes(32), bad + receiver.choices[32:])
 
@@ -302,9 +301,9 @@ def test_columns_of_codewords(make: type[AlignmentKernels]) -> None:
 def test_transposition() -> None:
     columns = words_of(512, 70, "columns")
     bits = np.unpackbits(columns.view(np.uint8), axis=1, bitorder="little")
-    rows = transpose.rows_of(columns)
+    rows = kernels.rows_of(columns)
     assert np.array_equal(np.unpackbits(rows.view(np.uint8), axis=1, bitorder="little"), bits.T)
-    assert np.array_equal(transpose.columns_of(np.ascontiguousarray(rows[:, :2]), 88), columns[:88])
+    assert np.array_equal(kernels.columns_of(np.ascontiguousarray(rows[:, :2]), 88), columns[:88])
 
 
 # Ids and bins.
@@ -323,7 +322,7 @@ def test_id_layout(vector: dict[str, str]) -> None:
 
 
 def test_bins_hold_every_id_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("colonnade.crypto.alignment.ids._CHUNK", 1 << 16)
+    monkeypatch.setattr("colonnade.crypto.alignment.hashed_ids._CHUNK", 1 << 16)
     texts = [str(i) for i in range(70_000)]  # two chunks
     rows, words, ends = Ids("p", texts, bytes(32), AlignmentKernels()).bins(7)
     assert np.array_equal(np.sort(rows), np.arange(70_000))
@@ -462,7 +461,7 @@ def session_of(vector: dict, kernels: AlignmentKernels) -> Star:
 
 
 def test_numba_is_loaded_for_long_lists_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(__import__("sys").modules, "colonnade.crypto.alignment.compiled", raising=False)
+    monkeypatch.delitem(__import__("sys").modules, "colonnade.crypto.alignment.compiled_kernels", raising=False)
     assert type(best_kernels(1000)) is AlignmentKernels
     if len(KERNELS) > 1:
         assert type(best_kernels(10**6)) is not AlignmentKernels

@@ -12,9 +12,9 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
+from benchmarks.bgn_operations import calibrate
 from colonnade.crypto.bgn import layout
-from colonnade.crypto.bgn.cost import MEASURED, calibrate, predicted_seconds
-from colonnade.crypto.bgn.logarithm import SmallLogarithm
+from colonnade.crypto.bgn.logarithm import MEASURED, SmallLogarithm, predicted_seconds
 from colonnade.crypto.bgn.pairing import CURVES, Curve, curve
 from colonnade.crypto.bgn.party import BgnParty
 from colonnade.crypto.bgn.server import BgnServer

@@ -11,8 +11,8 @@ from scipy import stats
 from benchmarks.columns import resident
 from colonnade.crypto.alignment.base_ot import BaseSender
 from colonnade.crypto.chains import transfer
+from colonnade.crypto.chains.in_the_clear import PlainChain
 from colonnade.crypto.chains.party import LatticeChain
-from colonnade.crypto.chains.plain import PlainChain
 from colonnade.crypto.chains.transfer import BitSide, WordSide, hashed, matrix_bytes
 from colonnade.crypto.product import Chain, ChainParty, ChainSpec, Parcel, centred
 from colonnade.foundation.errors import ColonnadeError, MessageError, ProductError, ProtocolError

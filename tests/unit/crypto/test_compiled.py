@@ -18,7 +18,7 @@ from colonnade.crypto.lattice.server import LatticeServer
 from colonnade.crypto.lattice.words import Planes, Scratch
 from colonnade.crypto.product import Cross, ProductSpec
 from colonnade.foundation.randomness import Randomness
-from colonnade.planning.products import party_product
+from colonnade.planning.crosses import party_product
 from tests.helpers.product_sessions import Relay, Session
 
 pytest.importorskip("numba")

@@ -27,7 +27,7 @@ from colonnade.crypto.lattice.server import LatticeServer
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.workers import HERE, Workers
-from colonnade.planning.products import party_product
+from colonnade.planning.crosses import party_product
 from tests.helpers.product_sessions import Relay, Session
 
 

@@ -24,7 +24,7 @@ from colonnade.foundation.schema import Binary, Categorical, Column, Numeric, Sc
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import read_release, write_release
 from colonnade.planning.agreement import Agreement
-from colonnade.planning.products import party_product
+from colonnade.planning.crosses import party_product
 from colonnade.planning.session_plan import plan_session
 from colonnade.report.cost import expected_cost
 from colonnade.report.html import views_of

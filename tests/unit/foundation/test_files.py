@@ -114,7 +114,7 @@ def test_a_run_across_machines_starts_nothing_where_its_release_cannot_lie(
 
 
 def test_a_run_from_the_studio_keeps_both_releases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from colonnade.studio import runs
+    from colonnade.studio import started
 
     place = tmp_path / "r.json"
 
@@ -123,11 +123,11 @@ def test_a_run_from_the_studio_keeps_both_releases(tmp_path: Path, monkeypatch: 
         keep(None)
         return SimpleNamespace(outcome=None, unsettled={}, unkept=[])
 
-    monkeypatch.setattr(runs, "fit", meanwhile)
-    monkeypatch.setattr(runs, "write_release", lambda _: RELEASE)
-    run = runs.Run(SimpleNamespace(), place, unbooked=True)  # type: ignore[arg-type]
+    monkeypatch.setattr(started, "fit", meanwhile)
+    monkeypatch.setattr(started, "write_release", lambda _: RELEASE)
+    run = started.Run(SimpleNamespace(), place, unbooked=True)  # type: ignore[arg-type]
     run.work()
     assert (run.error, run.place.name, place.read_bytes()) == ("", "r-2.json", b"dear")
-    late = runs.Run(SimpleNamespace(), place, unbooked=True)  # type: ignore[arg-type]
+    late = started.Run(SimpleNamespace(), place, unbooked=True)  # type: ignore[arg-type]
     late.work()
     assert "is here already and is not overwritten" in late.error and late.outcome is None

@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from colonnade.foundation.garbage import ALLOCATIONS, collecting_seldom
+from colonnade.cli.entry import ALLOCATIONS, collecting_seldom
 
 
 def test_thresholds_come_back() -> None:

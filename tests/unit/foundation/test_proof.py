@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from colonnade.foundation.proof import PROVEN, proven
+from colonnade.foundation.proven import PROVEN, proven
 
 
 def test_proven_registers_and_returns_the_function() -> None:

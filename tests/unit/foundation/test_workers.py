@@ -10,7 +10,7 @@ import pytest
 
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.workers import HERE, Workers
-from colonnade.workers import open_workers
+from colonnade.pool import open_workers
 
 
 def slow(k: int) -> int:

@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from colonnade.foundation.errors import PrivacyError
-from colonnade.foundation.proof import PROVEN
+from colonnade.foundation.proven import PROVEN
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism import accounting, sampling
 from colonnade.mechanism.moments import Distribution

@@ -15,7 +15,7 @@ from gmpy2 import mpz
 from numpy.typing import NDArray
 
 from colonnade.crypto.alignment.code import LENGTH
-from colonnade.crypto.alignment.curve import (
+from colonnade.crypto.alignment.curve25519 import (
     LOW_ORDER,
     POINT_BYTES,
     add,

@@ -2,15 +2,56 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from hashlib import blake2b
+from importlib.util import find_spec
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.crypto.alignment import transpose
 from colonnade.crypto.product import Words
+
+_WORDS_AT_ONCE = 64  # words of a column that are turned at once, while a cache holds them
+_SWAPS = ((7, 0x00AA00AA00AA00AA), (14, 0x0000CCCC0000CCCC), (28, 0x00000000F0F0F0F0))
+
+
+def turn_squares(words: Words) -> None:
+    """Transpose, in place, each word as a square of eight by eight bits, byte r being row r."""
+    for shift, mask in _SWAPS:
+        part = words >> np.uint64(shift)
+        part ^= words
+        part &= np.uint64(mask)
+        words ^= part
+        part <<= np.uint64(shift)
+        words ^= part
+
+
+def rows_of(columns: Words) -> Words:
+    """(c columns of w words) to (64 w rows of c / 64 words): bit r of column j becomes bit j of row r."""
+    count, width = columns.shape
+    out = np.empty((64 * width, count // 64), np.uint64)
+    for start in range(0, width, _WORDS_AT_ONCE):
+        part = np.ascontiguousarray(columns[:, start : start + _WORDS_AT_ONCE])
+        by_bytes = part.view(np.uint8).reshape(count // 8, 8, -1)
+        squares = np.ascontiguousarray(by_bytes.transpose(2, 0, 1)).view(np.uint64).reshape(-1, count // 8)
+        turn_squares(squares)
+        turned = squares.view(np.uint8).reshape(-1, count // 8, 8).transpose(0, 2, 1)
+        goal = out[64 * start : 64 * (start + _WORDS_AT_ONCE)].view(np.uint8).reshape(-1, 8, count // 8)
+        goal[:] = turned
+    return out
+
+
+def columns_of(rows: Words, count: int) -> Words:
+    """The first `count` columns, a multiple of 8, of a number of rows that is a multiple of 64."""
+    height = len(rows)
+    by_bytes = rows.view(np.uint8).reshape(height // 8, 8, -1)[:, :, : count // 8]
+    squares = np.ascontiguousarray(by_bytes.transpose(0, 2, 1)).view(np.uint64)[:, :, 0]
+    turn_squares(squares)
+    turned = squares.view(np.uint8).reshape(height // 8, count // 8, 8).transpose(1, 2, 0)
+    return np.ascontiguousarray(turned).reshape(count, height // 8).view(np.uint64)
+
 
 Bytes = NDArray[np.uint8]
 Rows = NDArray[np.int64]
@@ -37,11 +78,11 @@ class AlignmentKernels:
 
     def rows_of(self, columns: Words) -> Words:
         """Bit r of column j becomes bit j of row r."""
-        return transpose.rows_of(columns)
+        return rows_of(columns)
 
     def columns_of(self, rows: Words, count: int) -> Words:
         """The first `count` columns of rows."""
-        return transpose.columns_of(rows, count)
+        return columns_of(rows, count)
 
     def peel(self, places: Rows, slots: int) -> Peeling:
         """Take entries off in rounds: whoever has a slot that no other entry left uses."""
@@ -140,3 +181,22 @@ def take(rows: Words, chosen: NDArray[np.integer]) -> Words:
     items = rows.view(f"V{8 * width}")[:, 0]
     taken = np.take(items, chosen) if items.flags.c_contiguous else items[chosen]
     return taken.view(np.uint64).reshape(-1, width)
+
+
+WORTHWHILE = 1 << 18
+"""Ids of a list from which on compiled loops save more than the time that it takes to load them."""
+_COMPILED = "colonnade.crypto.alignment.compiled_kernels"
+
+
+def available() -> bool:
+    """Whether numba is installed; its first use on a machine compiles for some seconds, and is kept on disk."""
+    return find_spec("numba") is not None
+
+
+def best_kernels(ids: int) -> AlignmentKernels:
+    """Those that take the least time for so many ids; what they compute is the same."""
+    if available() and (ids >= WORTHWHILE or _COMPILED in sys.modules):
+        from colonnade.crypto.alignment.compiled_kernels import CompiledAlignmentKernels
+
+        return CompiledAlignmentKernels()
+    return AlignmentKernels()

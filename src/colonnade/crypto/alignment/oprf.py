@@ -9,13 +9,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from colonnade.crypto.alignment.check import challenge_of, prove, verify
-from colonnade.crypto.alignment.code import HIGH, LENGTH, MESSAGE_BYTES, byte_sums, encode_columns
-from colonnade.crypto.alignment.ids import Bin
+from colonnade.crypto.alignment.code import (
+    HIGH,
+    LENGTH,
+    MESSAGE_BYTES,
+    byte_sums,
+    challenge_of,
+    encode_columns,
+    prove,
+    verify,
+)
+from colonnade.crypto.alignment.hashed_ids import Bin
 from colonnade.crypto.alignment.kernels import AlignmentKernels
 from colonnade.crypto.alignment.oblivious import Store
 from colonnade.crypto.product import Words
-from colonnade.foundation.proof import proven
+from colonnade.foundation.proven import proven
 from colonnade.foundation.randomness import Randomness, Stream
 
 OUTPUT_WORDS = 4

@@ -17,12 +17,11 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from numpy.typing import NDArray
 
 from colonnade.crypto.alignment.base_ot import BaseSender, check_public
-from colonnade.crypto.alignment.curve import LOW_ORDER
+from colonnade.crypto.alignment.curve25519 import LOW_ORDER
 from colonnade.crypto.alignment.frames import ROUNDS, Channel, Frame, Inbox, as_count
-from colonnade.crypto.alignment.ids import Ids
+from colonnade.crypto.alignment.hashed_ids import Ids
 from colonnade.crypto.alignment.kem_ot import require_post_quantum
-from colonnade.crypto.alignment.kernel_choice import best_kernels
-from colonnade.crypto.alignment.kernels import AlignmentKernels
+from colonnade.crypto.alignment.kernels import AlignmentKernels, best_kernels
 from colonnade.crypto.alignment.sizes import GREETING_BYTES, LARGEST_COUNT, Sizes
 from colonnade.crypto.alignment.star import HubRole, PartnerRole, Setting, StarRole
 from colonnade.crypto.product import SERVER, Parcel

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 
 from colonnade.crypto.alignment.base_ot import CHOICE_BYTES
-from colonnade.crypto.alignment.check import PROOF_BYTES
-from colonnade.crypto.alignment.code import LENGTH
+from colonnade.crypto.alignment.code import LENGTH, PROOF_BYTES
 from colonnade.crypto.alignment.kem_ot import KEM_CHOICE_BYTES, KEM_REPLY_BYTES
 from colonnade.crypto.alignment.kernels import SUMS
 from colonnade.crypto.alignment.oblivious import slots_of
-from colonnade.foundation.proof import proven
+from colonnade.foundation.proven import proven
 
 BIN = 1 << 17
 """Ids of the longest list in a bin, on average."""

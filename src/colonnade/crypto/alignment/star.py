@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from colonnade.crypto.alignment.base_ot import CHOICE_BYTES, COUNT, BaseReceiver, BaseSender
 from colonnade.crypto.alignment.code import LENGTH
 from colonnade.crypto.alignment.frames import Channel
-from colonnade.crypto.alignment.ids import COINS, MESSAGE, SLOTS, TAG, Bin, Ids, opened
+from colonnade.crypto.alignment.hashed_ids import COINS, MESSAGE, SLOTS, TAG, Bin, Ids, opened
 from colonnade.crypto.alignment.kem_ot import KEM_CHOICE_BYTES, KEM_REPLY_BYTES, KemReceiver, KemSender, mixed
 from colonnade.crypto.alignment.kernels import AlignmentKernels, take
 from colonnade.crypto.alignment.oblivious import Store

@@ -7,12 +7,14 @@ alike, so that m baby steps cover 2m + 1 values. The search goes outwards from z
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import isqrt
 
 import numpy as np
 
 from colonnade.crypto.bgn.pairing import Curve, Elements
-from colonnade.crypto.product import Integers
+from colonnade.crypto.frames import check_spec, entries
+from colonnade.crypto.product import Integers, ProductSpec
 from colonnade.foundation.errors import ProductError
 
 LARGEST_TABLE = 1 << 23
@@ -90,3 +92,45 @@ class SmallLogarithm:
                     if np.array_equal(curve.gt.scale(curve.g, curve.integers(np.array([candidate]))), target):
                         return candidate
         return None
+
+
+@dataclass(frozen=True)
+class Costs:
+    """CPU seconds of one operation on one core."""
+
+    encrypt_g1: float
+    encrypt_g2: float
+    read_g1: float
+    read_g2: float
+    miller: float
+    final: float
+    power: float
+    check: float
+    add: float
+
+
+# `python benchmarks/bgn_cost.py --calibrate`, 2026-11-15, one core of a shared x86-64 server.
+MEASURED = {
+    "bn254": Costs(113e-6, 200e-6, 114e-6, 256e-6, 147e-6, 246e-6, 180e-6, 380e-6, 3.2e-6),
+    "bls12-381": Costs(186e-6, 322e-6, 90e-6, 127e-6, 248e-6, 690e-6, 286e-6, 655e-6, 3.8e-6),
+}
+
+
+def predicted_seconds(spec: ProductSpec, curve: str = "bn254", costs: Costs | None = None) -> float:
+    """CPU seconds of all parties and the server together; `costs` measured where it runs are better."""
+    check_spec(spec)
+    if curve not in MEASURED:
+        raise ProductError(f"the curve must be one of {', '.join(MEASURED)}, got {curve!r}")
+    c = costs or MEASURED[curve]
+    left = {(x.left, column) for x in spec.crosses for column in range(x.left_start, x.left_stop)}
+    right = {(x.right, column) for x in spec.crosses for column in range(x.right_start, x.right_stop)}
+    opened, parties = entries(spec), len(spec.parties)
+    if not opened:
+        return 0.0
+    encrypt = spec.rows * (len(left) * (c.encrypt_g1 + 2 * c.read_g1) + len(right) * (c.encrypt_g2 + 2 * c.read_g2))
+    multiply = 4 * opened * (spec.rows * c.miller + c.final)
+    # Six powers for each party; it checks c2, c3, c4 and the others' B_j, the server all A_k and partial decryptions.
+    decrypt = parties * opened * (6 * c.power + (parties + 4) * c.check)
+    steps = table_size(spec.reach, opened)
+    logarithm = (steps + opened * (spec.reach / steps + 2)) * c.add
+    return encrypt + multiply + decrypt + logarithm

@@ -31,7 +31,7 @@ from colonnade.crypto.frames import check_party, check_round, flat_noise, pack, 
 from colonnade.crypto.product import SERVER, Contribution, Cross, Integers, Parcel, PartyProduct, ProductSpec
 from colonnade.foundation.errors import MessageError, ProductError, ProtocolError
 from colonnade.foundation.integers import IntegerColumns
-from colonnade.foundation.proof import proven
+from colonnade.foundation.proven import proven
 from colonnade.foundation.randomness import Randomness
 
 

@@ -19,7 +19,7 @@ from colonnade.crypto.alignment.base_ot import PAIR_BYTES, BaseReceiver, BaseSen
 from colonnade.crypto.alignment.kernels import SUMS, AlignmentKernels
 from colonnade.crypto.product import Words
 from colonnade.foundation.errors import MessageError
-from colonnade.foundation.proof import proven
+from colonnade.foundation.proven import proven
 from colonnade.foundation.randomness import Randomness, Stream
 
 COLUMNS = 128

@@ -12,7 +12,7 @@ from colonnade.crypto.lattice.security import hinted_stds, key_bits
 from colonnade.crypto.lattice.words import PAIR_BITS
 from colonnade.crypto.product import ProductSpec
 from colonnade.foundation.errors import BrokenError, ProductError
-from colonnade.foundation.proof import proven
+from colonnade.foundation.proven import proven
 
 N = BLOCK
 MODULUS_BITS = range(32, 52)

@@ -7,7 +7,7 @@ from functools import cache
 from math import ceil, e, inf, lgamma, log, log1p, log2, pi, sqrt
 
 from colonnade.crypto.lattice.frames import BLOCK
-from colonnade.foundation.proof import proven
+from colonnade.foundation.proven import proven
 
 SIEVE_SLOPE, SIEVE_START = 0.29613500308205365, 20.387885985467914
 """log2 of the gates of one sieve, a line in its dimension: MATZOV (2022), as malb/lattice-estimator 27a581b fits it."""

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from colonnade.crypto.alignment.base_ot import PAIR_BYTES, BaseReceiver, BaseSender
-from colonnade.crypto.alignment.curve import POINT_BYTES
+from colonnade.crypto.alignment.curve25519 import POINT_BYTES
 from colonnade.crypto.alignment.kem_ot import KemReceiver, KemSender, kem_choice_bytes, kem_reply_bytes, mixed
 from colonnade.crypto.alignment.kernels import AlignmentKernels
 from colonnade.crypto.chains.transfer import COLUMNS, BitRows, WordRows, hashed
@@ -23,7 +23,7 @@ from colonnade.crypto.product import Words
 from colonnade.crypto.ranges.coding import Bits
 from colonnade.crypto.ranges.field import Field, Numbers
 from colonnade.foundation.errors import MessageError
-from colonnade.foundation.proof import proven
+from colonnade.foundation.proven import proven
 from colonnade.foundation.randomness import Randomness, derive
 
 BASE_BYTES = PAIR_BYTES * COLUMNS

@@ -36,7 +36,7 @@ from colonnade.crypto.ranges.statements import (
     Targets,
 )
 from colonnade.foundation.errors import MessageError, ProtocolError
-from colonnade.foundation.proof import proven
+from colonnade.foundation.proven import proven
 from colonnade.foundation.randomness import Randomness
 
 SALT_BYTES = 32

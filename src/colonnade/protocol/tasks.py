@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,88 @@ from colonnade.foundation.errors import ProtocolError
 from colonnade.foundation.matching import NONE
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Column
+from colonnade.planning.agreement import Agreement
+from colonnade.planning.session_plan import SessionPlan
 from colonnade.protocol.messages import SMALL, End, Proposal
+
+if TYPE_CHECKING:
+    from colonnade.planning.prediction import Prediction
+
+
+class JournalEvent(StrEnum):
+    """What happened to a session."""
+
+    STARTED = "started"
+    SUBMITTED = "submitted"
+    OPENED = "opened"
+
+
+class Journal(Protocol):
+    """Notes are durable when the call returns."""
+
+    def note(self, session: str, event: JournalEvent) -> None: ...
+
+    def outcomes(self, sessions: Iterable[str]) -> dict[str, str]:
+        """Of sessions that began here and are over: "void" where a submission was lacking, else "opened"."""
+        ...
+
+
+class NullJournal:
+    """The journal of a run in one process: whoever would ask ends with it."""
+
+    def note(self, session: str, event: JournalEvent) -> None: ...
+
+    def outcomes(self, sessions: Iterable[str]) -> dict[str, str]:
+        return {}
+
+
+class Guard(Protocol):
+    """Each may raise PolicyError or LedgerError to refuse; none but `align`, `book`, `resume`, `release` and
+    `void` writes."""
+
+    @property
+    def largest_list(self) -> int | str | None: ...
+
+    def judge(self, agreement: Agreement, aligned: bool) -> None: ...
+    def pending(self, study: str) -> list[str]: ...
+    def settle(self, outcomes: Mapping[str, str]) -> None: ...
+    def inform(self, notes: Sequence[str]) -> None: ...
+    def foresee(self, agreement: Agreement, rows: int, aligned: bool) -> None: ...
+    def align(self, session: str, study: str, parties: Collection[str]) -> None: ...
+    def consent(self, session: SessionPlan) -> None: ...
+    def book(self, session: SessionPlan) -> None: ...
+    def resumable(self, session: str) -> bool: ...
+    def resume(self, session: SessionPlan) -> None: ...
+    def release(self) -> None: ...
+    def void(self, reason: str) -> None: ...
+    def foresee_scores(self, prediction: Prediction, aligned: bool) -> None: ...
+    def consent_scores(self, prediction: Prediction, rows: int) -> None: ...
+
+
+class Unguarded:
+    """Consent without conditions, for whoever asks for it by this name: nothing is checked and nothing is booked."""
+
+    largest_list: int | str | None = None
+
+    def judge(self, agreement: Agreement, aligned: bool) -> None: ...
+    def pending(self, study: str) -> list[str]:
+        return []
+
+    def settle(self, outcomes: Mapping[str, str]) -> None: ...
+    def inform(self, notes: Sequence[str]) -> None: ...
+    def foresee(self, agreement: Agreement, rows: int, aligned: bool) -> None: ...
+    def align(self, session: str, study: str, parties: Collection[str]) -> None: ...
+    def consent(self, session: SessionPlan) -> None: ...
+    def book(self, session: SessionPlan) -> None: ...
+    def resumable(self, session: str) -> bool:
+        return True
+
+    def resume(self, session: SessionPlan) -> None: ...
+    def release(self) -> None: ...
+    def void(self, reason: str) -> None: ...
+    def foresee_scores(self, prediction: Prediction, aligned: bool) -> None: ...
+    def consent_scores(self, prediction: Prediction, rows: int) -> None: ...
+
 
 Rows = NDArray[np.int64]
 Mask = Callable[[int, int], Words]

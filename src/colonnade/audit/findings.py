@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +20,9 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.plan import View
 from colonnade.planning.agreement import Agreement
 from colonnade.planning.session_plan import SessionPlan, plan_session
+
+if TYPE_CHECKING:
+    from rich.table import Table as Grid
 
 Floats = NDArray[np.float64]
 ASKS = 4
@@ -153,3 +158,74 @@ def attacks(session: SessionPlan, scope: tuple[str, ...]) -> Iterator[Attack]:
         yield "party", (others[0],), claims[View.PARTY], Ratio.of_release
     for count in range(1, min(plan.collusion, len(others)) + 1):
         yield f"server and {count}", tuple(others[-count:]), claims[View.COALITION], Ratio.of_transcript
+
+
+CHUNK = 20
+"""Sessions on one data set before the next has its turn."""
+NUMBERS = 3_000_000
+"""Of noise without sessions, for D and for its neighbours each."""
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """What an audit of a study found."""
+
+    findings: list[Finding]
+    sessions: int
+    rows: int
+
+
+def rehearse(
+    agreement: Agreement, seconds: float, rows: int | None = None, randomness: Randomness | None = None
+) -> Rehearsal:
+    """Attack a study's plan on invented data until the time is up; at least one chunk on each data set."""
+    source = Randomness() if randomness is None else randomness
+    stage = Stage(replace(agreement, product="lattice"), rows)
+    parts: list[list[Sample]] = [[] for _ in stage.tables]
+    end = time.monotonic() + seconds
+    turn = 0
+    while turn == 0 or time.monotonic() < end:
+        for data, samples in enumerate(parts):
+            samples.append(stage.sample(data, CHUNK, source.child(f"data {data} turn {turn}")))
+        turn += 1
+    samples = [Sample.joined(part) for part in parts]
+    findings = stage.findings(samples, NUMBERS, source.child("draws"))
+    return Rehearsal(findings, sum(map(len, samples)), stage.session.rows)
+
+
+def finding_json(finding: Finding) -> dict[str, Any]:
+    """One row for machines."""
+    return {
+        "view": finding.view,
+        "changed": list(finding.scope),
+        "knows": list(finding.known),
+        "claimed": finding.claimed,
+        "pair": finding.loss,
+        "proved": finding.proved,
+        "sessions": finding.runs,
+        "drawn": finding.drawn,
+        "alike": finding.alike,
+        "broken": finding.broken,
+    }
+
+
+def findings_table(findings: list[Finding]) -> Grid:
+    """All views as a table for people."""
+    from rich import box
+    from rich.table import Table as Grid
+
+    grid = Grid(box=box.SIMPLE_HEAD, title="Lower bounds on epsilon", title_justify="left", title_style="bold")
+    grid.add_column("changed")
+    grid.add_column("view")
+    for name in ("claimed", "this pair", "sessions prove", "noise proves", "reached"):
+        grid.add_column(name, justify="right")
+    for f in findings:
+        view = f.view + (f" ({', '.join(f.known)})" if f.known else "")
+        reached = "" if f.tightness is None else f"{f.tightness:.0%}"
+        cells = (number(f.claimed, "none"), number(f.loss), number(f.proved), number(f.drawn), reached)
+        grid.add_row(", ".join(f.scope), view, *cells, style="red" if f.broken else None)
+    return grid
+
+
+def number(value: float | None, missing: str = "") -> str:
+    return missing if value is None else f"{value:.3f}"
