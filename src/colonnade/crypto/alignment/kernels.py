@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from colonnade.crypto.product import Words
 
-_WORDS_AT_ONCE = 64  # words of a column that are turned at once, while a cache holds them
+_BLOCK = 64  # words of a column that are turned at once, while a cache holds them
 _SWAPS = ((7, 0x00AA00AA00AA00AA), (14, 0x0000CCCC0000CCCC), (28, 0x00000000F0F0F0F0))
 
 
@@ -32,13 +32,13 @@ def rows_of(columns: Words) -> Words:
     """(c columns of w words) to (64 w rows of c / 64 words): bit r of column j becomes bit j of row r."""
     count, width = columns.shape
     out = np.empty((64 * width, count // 64), np.uint64)
-    for start in range(0, width, _WORDS_AT_ONCE):
-        part = np.ascontiguousarray(columns[:, start : start + _WORDS_AT_ONCE])
+    for start in range(0, width, _BLOCK):
+        part = np.ascontiguousarray(columns[:, start : start + _BLOCK])
         by_bytes = part.view(np.uint8).reshape(count // 8, 8, -1)
         squares = np.ascontiguousarray(by_bytes.transpose(2, 0, 1)).view(np.uint64).reshape(-1, count // 8)
         turn_squares(squares)
         turned = squares.view(np.uint8).reshape(-1, count // 8, 8).transpose(0, 2, 1)
-        goal = out[64 * start : 64 * (start + _WORDS_AT_ONCE)].view(np.uint8).reshape(-1, 8, count // 8)
+        goal = out[64 * start : 64 * (start + _BLOCK)].view(np.uint8).reshape(-1, 8, count // 8)
         goal[:] = turned
     return out
 
@@ -60,7 +60,7 @@ SUMS = 128
 """Random sums of rows that a check compares."""
 _GROUP = 11  # bits of a challenge that are looked at together
 _KINDS = 1 << _GROUP
-_BLOCK = 1 << 15  # rows that are sorted at once, while a cache holds them
+_SORTED_AT_ONCE = 1 << 15  # rows that are sorted at once, while a cache holds them
 
 
 @dataclass(frozen=True)
@@ -166,11 +166,11 @@ def _take_off(degree: NDArray[np.int32], slots: Rows) -> None:
 def _by_kind(rows: Words, kinds: NDArray[np.uint16]) -> Words:
     """For each number below 2048 the sum of the rows of that kind."""
     totals = np.zeros((_KINDS, rows.shape[1]), np.uint64)
-    for start in range(0, len(rows), _BLOCK):
-        part = kinds[start : start + _BLOCK]
+    for start in range(0, len(rows), _SORTED_AT_ONCE):
+        part = kinds[start : start + _SORTED_AT_ONCE]
         counts = np.bincount(part, minlength=_KINDS)
         there = np.flatnonzero(counts)
-        sorted_rows = take(rows[start : start + _BLOCK], np.argsort(part, kind="stable"))
+        sorted_rows = take(rows[start : start + _SORTED_AT_ONCE], np.argsort(part, kind="stable"))
         totals[there] ^= np.bitwise_xor.reduceat(sorted_rows, (np.cumsum(counts) - counts)[there], axis=0)
     return totals
 
