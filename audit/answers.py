@@ -325,7 +325,8 @@ class Look:
         goal = (y == "yes").astype(float) if self.drawn.task == "logistic" else np.asarray(y, dtype=float)
         r = model.public.model
         if r.r_squared_interval is not None:
-            left = goal - np.asarray(model.predict(self.drawn.frame), dtype=float)
+            # Of the score itself: predictions are cut at the label's bounds, which brings them nearer.
+            left = goal - self.by_hand(model.coef, model.intercept)
             self.beside(
                 "R²", "of the model", r.r_squared, *r.r_squared_interval, 1 - left.var() / goal.var(), NEAR_LOSS
             )
@@ -614,7 +615,7 @@ def search_answers(studies: int, seed: int, only: int | None = None, jobs: int =
             told = f"{look.kind}: {each.where}: {each.told}, for {each.truth}"
             print(f"--seed {seed} --only {look.number}: {told}", file=sys.stderr, flush=True)
     return {
-        "studies": studies,
+        "studies": studies if only is None else 1,
         "seed": seed,
         "kinds": dict(sorted(kinds.items())),
         "answered": dict(sorted(answered.items())),
