@@ -14,7 +14,7 @@ from colonnade.mechanism.moments import Distribution, Encoding
 from colonnade.mechanism.objective import Calibration, Task
 from colonnade.mechanism.plan import Offer, View
 from colonnade.planning.session_plan import plan_session
-from tests.helpers.sessions import agreement_of
+from tests.helpers.sessions import agreement_of, tapped_session
 
 IDENTITY = bytes(range(32))
 
@@ -215,3 +215,13 @@ def test_noise_below_a_unit_has_room_too() -> None:
     for epsilon in (30.0, 100.0, 300.0):
         session = plan_session(agreement.with_terms(epsilon=epsilon), 31_250, IDENTITY)
         assert session.plan.epsilon == pytest.approx(epsilon)
+
+
+@pytest.mark.parametrize("interactions", [(), (("p0.x0", "p1.x1", "p2.x2"),)])
+def test_parties_send_what_the_plan_expects_of_them(interactions: tuple[tuple[str, ...], ...]) -> None:
+    """Beside it there are the heads of some dozens of messages, of less than 4,000 bytes in all."""
+    wire = tapped_session(agreement_of(3, product="lattice", epsilon=20.0, interactions=interactions))
+    wire.run()
+    for party, expected in wire.session.sent.items():
+        assert expected < wire.traffic.sent[party] < expected + 4_000
+    assert (wire.session.chains is not None) is bool(interactions)
