@@ -13,6 +13,7 @@ import pytest
 
 import colonnade
 from colonnade.foundation.proven import PROVEN
+from drills import mutants
 from proofs import pin as pinning
 from proofs.pin import IGNORED, Pin, changed, digest, digests_of, pins_of, proven, renew
 
@@ -297,3 +298,11 @@ def test_a_proof_names_code_that_exists() -> None:
 def test_a_name_that_is_gone_is_noticed() -> None:
     text = "`_Touch` and `EncodedColumns._within` in `mechanism/sensitivities.py`; `sensitivity`, `_Families.l1`"
     assert unknown_names(text) == ["_Touch", "EncodedColumns._within", "mechanism/sensitivities.py"]
+
+
+def test_planted_changes_and_those_that_are_argued_are_of_the_code_as_it_is() -> None:
+    """A planted text stands once in its file, or `planted` says which does not."""
+    assert len({mutant.key for mutant in mutants.planted()}) >= 21
+    every = {mutant.key for path in mutants.modules() for mutant in mutants.mutants_of(path)}
+    assert not set(mutants.equivalent()) - every
+    assert all(len(why) > 40 for why in mutants.equivalent().values())
