@@ -147,6 +147,17 @@ def test_components_of_the_label_release_that_auto_takes_are_not_known() -> None
         release.components()
 
 
+def test_a_constant_column_has_no_components() -> None:
+    """Its variance is what noise made of it, at any epsilon; audit.integrity, seed 1, study 75."""
+    same, coin = np.full(700, "0"), np.arange(700) % 2
+    release = fitted({"a": {"x": (same, COIN), "y": (coin.astype(str), COIN)}}, epsilon=1e5)
+    with pytest.raises(cn.ColonnadeError, match="its noise alone would make a component"):
+        release.components()
+    both = {"a": {"x": (same, COIN), "u": (coin.astype(str), COIN), "y": (coin.astype(str), COIN)}}
+    shares = fitted(both, epsilon=1e5).components().share
+    assert shares.tolist() == pytest.approx([1.0, 0.0, 0.0, 0.0], abs=1e-4)
+
+
 @pytest.mark.parametrize(("epsilon", "more"), [(0.1, 2), (0.3, 6), (1.0, 12), (30.0, 2)])
 def test_correlations_have_intervals_or_are_not_known(epsilon: float, more: int, run: Run, tmp_path: Path) -> None:
     rng, n = np.random.default_rng(2), 20_000

@@ -67,7 +67,7 @@ def components(released: Released, label: bool = False) -> Components:
     noise = _noise_norm(released, at)
     if values.size and noise >= values[0]:
         raise ReleaseError(
-            "components of this release are not known: noise on its products alone would make a component of variance "
+            "components of this release are not known: its noise alone would make a component of variance "
             f"{noise:.3g}, and the largest one found has {values[0]:.3g}"
         )
     # A component has no sign of its own: its largest loading, the first of equals, is made positive.
@@ -95,12 +95,15 @@ def _require_products(released: Released, chosen: Sequence[int]) -> None:
 
 
 def _noise_norm(released: Released, at: Sequence[int]) -> float:
-    """The largest variance, per record, that the noise on products alone would give a component.
+    """The largest variance, per record, that noise on products, or on the counts of a column, would give a component.
 
     A symmetric matrix of independent noise has a spectral norm of about twice the root of its largest row's variance.
     """
-    noise = _product_noise(released, at)
-    return 2.0 * float(np.sqrt((noise**2).sum(axis=1).max(initial=0.0)))
+    layout = released.layout
+    std = np.where(np.isfinite(released.known.estimate.std[0]), released.known.estimate.std[0], 0.0)
+    rows = (_product_noise(released, at) ** 2).sum(axis=1)
+    counts = [((std[layout.span(i)] / released.n) ** 2).sum() for i in {int(layout.attribute_of[k]) for k in at}]
+    return 2.0 * float(np.sqrt(max(rows.max(initial=0.0), *counts, 0.0)))
 
 
 def _product_noise(released: Released, at: Sequence[int]) -> Floats:
