@@ -7,26 +7,27 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from colonnade.data.ids import TOLD, common_in_forms
+from colonnade.data.ids import TOLD, in_common, written_differently
 from colonnade.data.people import read_columns
 from colonnade.data.proposals import propose_written
-from colonnade.data.reading import file_schema, filed
-from colonnade.data.sources import FileSource, FrameSource, Source
+from colonnade.data.reading import filed
+from colonnade.data.sources import Source
 from colonnade.data.storage import as_texts
 from colonnade.data.store import read_rows
 from colonnade.data.table import Table
-from colonnade.data.unfit import ONE_IN, Unfit
+from colonnade.data.unfit import ONE_IN, Unfit, counting
 from colonnade.data.written import Written
+from colonnade.foundation.columns import FILL, INDICATOR
 from colonnade.foundation.errors import ColonnadeError
 from colonnade.foundation.schema import Column, Storage
 from colonnade.foundation.shown import shown
+from colonnade.planning.leakage import KEY_BITS
 from colonnade.protocol.tasks import matches_ids
 from colonnade.runs import open_guards
 from colonnade.sites.site import Site
@@ -34,11 +35,8 @@ from colonnade.study import StudySpec
 
 ALL, STUDY = "all", "study"
 """Stand for the parties together, and for the terms, where findings name a party."""
-FILE_KEYS, VALUE_KEYS = (
-    ("separator", "encoding", "skip"),
-    ("decimal", "thousands", "dates", "months", "missing", "true", "false"),
-)
-KEYS = {"truth": ("true", "false"), "date": ("dates", "months"), "number": ("decimal", "thousands")}
+OPENING = ("separator", "encoding", "skip")
+"""Without these a file cannot be opened, and is looked at as it seems to be written."""
 FEW = 30
 """A level with fewer records says little."""
 NARROW = 0.1
@@ -78,7 +76,7 @@ class Checked:
     def head(self) -> str:
         faults = sum(finding.fault for finding in self.findings)
         told = "a run would be refused" if faults else "a run would not be refused for its data"
-        counts = f"{faults} faults, {len(self.findings) - faults} remarks"
+        counts = f"{counting(faults, 'fault')}, {counting(len(self.findings) - faults, 'remark')}"
         return f"{self.study}: {told}. {counts}; nothing was spent. For the owners' eyes alone."
 
     @property
@@ -97,9 +95,10 @@ def check_study(study: StudySpec, strict: bool = False) -> Checked:
     """Look at all parties' records; nothing is spent, and no session begins."""
     agreement, found, tables = study.agreement, list[CheckItem](), dict[str, Table]()
     matched = matches_ids(study.alignment, agreement.schema.names)
+    owner, label = agreement.schema.find(agreement.label)
     for party, columns in agreement.schema.parties.items():
         source = study.sources.get(party, Source(None))
-        findings, table = check_party(party, source, columns, matched, strict)
+        findings, table = check_party(party, source, columns, matched, strict, label if party == owner else "")
         found += findings
         if table is not None:
             tables[party] = table
@@ -125,117 +124,103 @@ def check_site(site: Site) -> Checked:
 
 
 def check_party(
-    party: str, source: Source, columns: Mapping[str, Column], matched: bool, strict: bool = False
+    party: str, source: Source, columns: Mapping[str, Column], matched: bool, strict: bool = False, label: str = ""
 ) -> tuple[list[CheckItem], Table | None]:
     """One party's records: how they are read, what does not fit, ids, and columns that say little."""
     if source.data is None:
         return [CheckItem(party, True, f"[party.{party}] names no data")], None
+    found, stated = list[CheckItem](), source.written
     try:
-        found, source, present = _opened(party, source, columns, matched)
+        seems = _proposed(source, columns)
+        source, why, present = _opened(party, source, seems, columns, matched, found)
         if not filed(present):
             return found, None
         # A column that refuses is looked at as any other here: all that is wrong shall be told.
         lenient = {name: replace(own, undeclared=None) if own.undeclared else own for name, own in present.items()}
-        table = source.read(party, lenient, matched=matched)
-        proposed = _proposed(source, VALUE_KEYS)
+        table = again = source.read(party, lenient, matched=matched)
         # What lies in a corner of its bounds, or is rare, is judged in the forms that the file seems to have.
-        again = table
-        if table.unfit and proposed != source.written:
-            again = replace(source, written=proposed).read(party, lenient, matched=matched)
-        found += _values(party, source, columns, table, again.unfit, proposed, strict)
+        if table.unfit and seems != source.written:
+            again = replace(source, written=seems).read(party, lenient, matched=matched)
+        odd = {n: own for n, own in table.unfit.items() if n not in again.unfit or again.unfit[n].wrong < own.wrong}
+        most = {
+            name: 0 if strict or (name in columns and columns[name].undeclared) else (own.rows or table.seen) / ONE_IN
+            for name, own in table.unfit.items()
+        }
+        if why or odd:
+            fault = bool(why) or any(own.unplaced > most[name] for name, own in odd.items())
+            write = [line for line in seems.lines if line not in stated.lines]
+            found.append(CheckItem(party, fault, _written(why, odd), f"read: {', '.join(write)}"))
+        undeclared = _undeclared(party, replace(source, written=seems), again)
+        for name, own in again.unfit.items():
+            if own.unplaced:
+                told = f"{name}: {_told(own, own.rows or table.seen, undeclared.get(name, []))}"
+                found.append(CheckItem(party, own.unplaced > most[name], told, _answer(own, name == label)))
         found += _ids(party, table, strict) + _little(party, again)
     except ColonnadeError as error:
-        return [CheckItem(party, True, str(error).removeprefix(f"party {party}: "))], None
+        return [*found, CheckItem(party, True, str(error).removeprefix(f"party {party}: "))], None
     return found, table
 
 
-def _proposed(source: Source, keys: Sequence[str]) -> Written:
+def _proposed(source: Source, columns: Mapping[str, Column]) -> Written:
     """The forms that are stated, and for keys that are not, those that the file seems to have."""
-    if not isinstance(source.data, FileSource):
-        return source.written
-    seems, stated = propose_written(source.data.path, source.written.sheet), source.written.stated
-    return replace(source.written, **{key: getattr(seems, key) for key in keys if key not in stated})
+    assert source.data is not None
+    levels = {level for column in columns.values() for level in column.all_levels}
+    seems, stated = propose_written(source.data, source.written.sheet), source.written.stated
+    seems = replace(seems, missing=tuple(text for text in seems.missing if text not in levels))
+    return replace(source.written, **{f.name: getattr(seems, f.name) for f in fields(seems) if f.name not in stated})
 
 
 def _opened(
-    party: str, source: Source, columns: Mapping[str, Column], matched: bool
-) -> tuple[list[CheckItem], Source, dict[str, Column]]:
-    """What keeps the file from being read, the source in a form that can be, and the columns that it has."""
-    found = list[CheckItem]()
-    ids = source.ids.columns if source.ids is not None and matched else ()
-    needed = filed(read_columns(party, columns))
-    wanted = {*needed, *ids}
-    if isinstance(source.data, FileSource):
-        seems = _proposed(source, FILE_KEYS)
-        names, why = _header(source.data.path, source.written)
-        if seems != source.written and not wanted <= set(names):
-            better, _ = _header(source.data.path, seems)
-            if len(wanted & set(better)) > len(wanted & set(names)):
-                told = f"the file is not as it is declared: {why or 'it has other columns'}"
-                write = ", ".join(line for line in seems.lines if line not in source.written.lines)
-                found.append(CheckItem(party, True, told, f"read: {write}"))
-                names, why, source = better, "", replace(source, written=seems)
-        if why:
-            return [CheckItem(party, True, why)], source, {}
-    elif isinstance(source.data, FrameSource):
-        names = source.data.frame.columns
-    else:
-        names = source.data.header() if source.data is not None else []
+    party: str, source: Source, seems: Written, columns: Mapping[str, Column], matched: bool, found: list[CheckItem]
+) -> tuple[Source, str, dict[str, Column]]:
+    """The source in a form that can be read, why it cannot be in the stated one, and the columns that it has."""
+    ids, needed = source.ids.columns if source.ids is not None and matched else (), filed(read_columns(party, columns))
+    wanted, why = {*needed, *ids}, ""
+    names, refusal = _header(source)
+    if not wanted <= set(names):
+        opening = replace(source, written=replace(source.written, **{key: getattr(seems, key) for key in OPENING}))
+        better, _ = _header(opening)
+        if len(wanted & set(better)) > len(wanted & set(names)):
+            why = refusal.partition("; write ")[0] or "it has other columns"
+            names, refusal, source = better, "", opening
+    if refusal:
+        found.append(CheckItem(party, True, refusal))
+        return source, "", {}
     for name in (name for name in (*needed, *ids) if name not in names):
-        near = get_close_matches(name, names, 1)
+        by_case = {other.casefold().strip(): other for other in names}
+        near = get_close_matches(name.casefold().strip(), by_case, 1)
         kind = "id column" if name in ids else "column"
-        found.append(CheckItem(party, True, f"there is no {kind} {name!r}", f"{near[0]!r}?" if near else ""))
+        found.append(CheckItem(party, True, f"there is no {kind} {name!r}", f"{by_case[near[0]]!r}?" if near else ""))
     if any(name not in names for name in ids):
         source = replace(source, id=None)
     filled = {n: filed(read_columns(party, {n: own})) for n, own in columns.items() if not own.sources}
     present = {name: columns[name] for name, read in filled.items() if set(read) <= set(names)}
     present |= {n: own for n, own in columns.items() if own.sources and all(s in present for s in own.sources)}
-    return found, source, {name: present[name] for name in columns if name in present}
+    return source, why, {name: present[name] for name in columns if name in present}
 
 
-def _header(path: Path, written: Written) -> tuple[list[str], str]:
+def _header(source: Source) -> tuple[list[str], str]:
+    assert source.data is not None
     try:
-        return file_schema(path, written).names(), ""
+        return source.data.header(source.written), ""
     except ColonnadeError as error:
         return [], str(error)
 
 
-def _values(
-    party: str,
-    source: Source,
-    declared: Mapping[str, Column],
-    table: Table,
-    left: Mapping[str, Unfit],
-    proposed: Written,
-    strict: bool,
-) -> list[CheckItem]:
-    """Values that do not fit, by column; `left` is what does not in the forms that the file seems to have."""
-    rows = table.seen
-    undeclared = _undeclared(party, source, table)
-    found = []
-    for name, own in table.unfit.items():
-        after = left.get(name, Unfit(own.column))
-        better = after.wrong < own.wrong or after.count < own.count
-        if not own.unplaced and not better:
-            continue
-        refuses = name in declared and declared[name].undeclared
-        most = 0 if strict or refuses else (own.rows or rows) / ONE_IN
-        told = f"{name}: " + _told(own, own.rows or rows, undeclared.get(name, []))
-        if better:
-            column = own.column
-            heads: tuple[str, ...] = KEYS["truth" if column.spelled else "date" if column.dated else "number"]
-            heads += ("missing",) if after.missing > own.missing else ()
-            stated = source.written.lines
-            lines = [line for line in proposed.lines if line not in stated and line.partition(" ")[0] in heads]
-            told += f"; in its own form {after.missing:,} are missing" if after.missing else ""
-            write = "; ".join(
-                [*([f"read: {', '.join(lines)}"] if lines else []), *["fill = ..."] * bool(after.unplaced)]
-            )
-        else:
-            levels = own.column.storage is Storage.LEVELS and not own.column.spelled
-            write = "levels, or other = true" if own.wrong and levels else "fill = ..."
-        found.append(CheckItem(party, max(own.unplaced, after.unplaced) > most, told, write))
-    return found
+def _written(why: str, odd: Mapping[str, Unfit]) -> str:
+    """How a file is written otherwise than declared, with a text of each column that shows it."""
+    texts = ", ".join(f"{name} {shown(own.text)}" if own.text else name for name, own in odd.items())
+    told = f"the file is not as it is declared: {why}" if why else "values are written in other forms"
+    return f"{told}; it seems to have other forms in {texts}" if why and odd else f"{told}: {texts}" if odd else told
+
+
+def _answer(own: Unfit, label: bool) -> str:
+    """What the owner may write of values that are missing or not as declared."""
+    column = own.column
+    if own.missing and not column.takes(missing=True):
+        level = not label and column.storage is Storage.LEVELS
+        return 'missing = "level"' if level else f'missing = "{FILL if label else INDICATOR}", fill = ...'
+    return "levels, or other = true" if column.storage is Storage.LEVELS and not column.spelled else "correct the file"
 
 
 def _told(own: Unfit, rows: int, undeclared: Sequence[tuple[str, int]]) -> str:
@@ -275,8 +260,9 @@ def _ids(party: str, table: Table, strict: bool) -> list[CheckItem]:
         found.append(CheckItem(party, True, str(left.refusal(party)).removeprefix(f"party {party}: ")))
     for many, told in ((left.repeated - len(left.merged), "repeat an id"), (left.missing, "have no id")):
         if many > 0:
-            fault = ONE_IN * left.count > rows or strict
-            found.append(CheckItem(party, fault, f"{left.column}: {many:,} of {rows:,} rows {told}, and are left out"))
+            fault, write = ONE_IN * left.count > rows or strict, f"[party.{party}.people]" if "repeat" in told else ""
+            told = f"{left.column}: {many:,} of {rows:,} rows {told}, and are left out"
+            found.append(CheckItem(party, fault, told, write))
     return found + [CheckItem(party, False, f"{many:,} ids have {TOLD[name]}") for name, many in table.id_forms.items()]
 
 
@@ -289,12 +275,15 @@ def _little(party: str, table: Table) -> list[CheckItem]:
         if (twin := seen.setdefault(values.tobytes(), name)) != name:
             found.append(CheckItem(party, False, f"{name} holds the same as {twin}", "leave one out"))
         if values.size and values.min() == values.max():
-            found.append(CheckItem(party, False, f"{name} is always the same", "leave it out"))
+            found.append(
+                CheckItem(party, False, f"{name} is always the same", "" if column.sources else "leave it out")
+            )
         elif column.storage is Storage.LEVELS:
             counts = np.bincount(values.astype(np.int64), minlength=len(column.all_levels))
             if rare := int((counts < FEW).sum()):
                 told = f"{name}: {rare} of {len(counts)} levels have fewer than {FEW} records"
-                found.append(CheckItem(party, False, told, "other = true, or group them" if rare > 1 else ""))
+                grouped = rare > 1 and len(counts) > 2
+                found.append(CheckItem(party, False, told, "other = true, or group them" if grouped else ""))
         elif not column.has_levels and column.bounds is not None:
             low, high = column.bounds
             ends = np.quantile(np.clip(values, low, high), [0.05, 0.95])
@@ -307,25 +296,13 @@ def _little(party: str, table: Table) -> list[CheckItem]:
 
 def _common(study: StudySpec, tables: Mapping[str, Table]) -> tuple[list[CheckItem], int]:
     """How many people all have, as their ids are and in other forms."""
-    counts = common_in_forms({party: table.ids or () for party, table in tables.items()})
-    now, most = counts[()], max(counts.values())
-    found = []
-    if most > now:
+    ids, terms = {party: table.ids or () for party, table in tables.items()}, study.agreement.ids
+    now = in_common(ids)
+    if (differently := written_differently(ids, terms.form, terms.parts)) is not None:
+        told, write = differently
         stated = any(source.form is not None for source in study.sources.values())
-        best = min((form for form, count in counts.items() if count == most), key=len)
-        more: dict[int, str] = {}
-        for form, count in sorted(counts.items(), key=lambda item: len(item[0])):
-            if count > now:
-                more.setdefault(count, " and ".join(form))
-        told = ", ".join(f"{count:,} with {form}" for count, form in sorted(more.items()))
-        known = list(dict.fromkeys([*study.agreement.ids.form, *best]))
-        write = f"id_form = [{', '.join(map(shown, known))}]".replace("'", '"')
-        found.append(
-            CheckItem(ALL, not stated, f"ids are written differently: in common are {now:,} as they are, {told}", write)
-        )
-    if now < 2 and most == now:
-        found.append(CheckItem(ALL, True, f"ids in common: {now}"))
-    return found, now
+        return [CheckItem(ALL, not stated, told, write)], now
+    return [CheckItem(ALL, True, f"ids in common: {now}")] * (now < 2), now
 
 
 def _policies(study: StudySpec, tables: Mapping[str, Table], matched: bool) -> list[CheckItem]:
@@ -347,6 +324,12 @@ def _terms(study: StudySpec, common: int | None) -> list[CheckItem]:
     if common is None or common < 2:
         return []
     try:
-        return [CheckItem(STUDY, False, note) for note in study.session(common).warnings()]
+        session = study.session(common)
+        exposed = min(session.exposures, key=lambda exposure: exposure.key.bits, default=None)
+        notes = session.warnings()
+        if exposed is not None and exposed.key.bits < KEY_BITS:
+            told = f"a policy would refuse what leaves under {KEY_BITS} bits of a key: {exposed.tell()}"
+            notes.append(f"{told}; {session.leave_bits(exposed, KEY_BITS)}")
+        return [CheckItem(STUDY, False, note) for note in notes]
     except ColonnadeError as error:
         return [CheckItem(STUDY, True, str(error))]

@@ -197,7 +197,7 @@ def _compare_ids(study: StudySpec, tables: Mapping[str, Table], sources: Mapping
     """Once all are read, refuse ids that would match in another form, unless the study says in which."""
     matched = matches_ids(study.alignment, list(sources)) and len(tables) == len(sources)
     if matched and all(source.form is None for source in sources.values()):
-        require_same_forms({name: table.ids or () for name, table in tables.items()})
+        require_same_forms({name: table.ids or () for name, table in tables.items()}, study.agreement.ids.parts)
 
 
 def run_guarded(

@@ -178,7 +178,7 @@ UNFIT: dict[str, tuple[Callable[[Path], None], str, str]] = {
     ),
     "NaN": (
         _row("bank.csv", "q1,nan"),
-        "party bank: column savings misses 1 value, the first in row 37; declare a fill value",
+        "party bank: column savings misses 1 value, the first in row 37; say what becomes of them",
         "1 of 37 values of savings is missing, the first in row 37: taken as 500, the middle of its bounds",
     ),
     "empty value": (

@@ -93,7 +93,7 @@ def test_cells_take_the_forms_that_the_party_states(tmp_path: Path) -> None:
     stated = [["Raport"], [], ["nr", "x", "day", "town"]]
     book(place, [*stated, [7.0, 0.25, date(2024, 3, 7), "Köln"], ["008", "1 234,5", "08.03.2024", "b.d."], [], []], "a")
     forms = Written(decimal=",", thousands=" ", dates="%d.%m.%Y", missing=("b.d.",), skip=2, sheet="wizyty")
-    assert propose_written(place, "wizyty").skip == 2
+    assert propose_written(FileSource(place), "wizyty").skip == 2
     table = read(place, forms)
     assert list(table.ids or ()) == ["7", "008"]
     assert np.asarray(table.values["x"]).tolist() == [0.25, 1234.5]

@@ -272,7 +272,7 @@ def test_missing_values_are_counted_in_the_whole_file(
     with ThreadPoolExecutor(2) as pool:
         for workers in (Workers(), Workers(pool, 2)):
             for name, column in (("age", COLUMNS["age"]), ("job", COLUMNS["job"])):
-                says = rf"party p: column {name} misses {ROWS // 20} values, the first in row 8; declare a fill"
+                says = rf"party p: column {name} misses {ROWS // 20} values, the first in row 8; say what becomes"
                 with pytest.raises(DataError, match=says):
                     if reader == "read":
                         own = {name: column, "pay": COLUMNS["pay"]}

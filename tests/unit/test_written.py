@@ -122,7 +122,7 @@ def test_every_form_gives_the_same_values(form: dict[str, Any], gone: str, name:
     # Without ids the file is opened, and from Python a frame of the same texts is read alike.
     assert values(Source(FileSource(tmp_path / name), written=written(**form)).open("p", COLUMNS)) == expected(rows)
     # The owner is told this form, but for words that no yes and no is known by.
-    found, stated = propose_written(tmp_path / name).stated, written(**form).stated
+    found, stated = propose_written(FileSource(tmp_path / name)).stated, written(**form).stated
     same = ("separator", "decimal", "thousands", "dates", "months", "skip", "true", "false")
     assert {k: found.get(k) for k in same if k in stated} == {k: stated[k] for k in same if k in stated}
     assert codecs.lookup(found.get("encoding", "utf-8")).name in ("utf-8", "utf-16", "cp1250", "iso8859-2")

@@ -29,10 +29,10 @@ def address_frames(
     wanted = [*filed(columns), *id_names(id_column)]
     rows = block_rows(len(wanted)) if at.query is None else min(QUERY_ROWS, block_rows(len(wanted)))
     with explain_errors(party, at.address):
-        for frame in _stored(at, wanted, rows) if at.query is None else _queried(at, party, columns, rows):
+        for frame in _stored(at, wanted, rows) if at.query is None else _queried(at, columns, rows):
             for name in wanted:
                 if name not in frame.columns:
-                    raise DataError(f"party {party}: {at.address} has no column {name!r}")
+                    raise DataError(f"{at.address} has no column {name!r}")
             if frame.height:
                 yield select_from(party, frame.select(wanted), columns, id_column)
 
@@ -49,15 +49,12 @@ def head_frames(at: AddressSource, rows: int = QUERY_ROWS) -> Iterator[pl.DataFr
         raise DataError(f"{at.address} cannot be read: {reason(error)}") from None
 
 
-def _queried(at: AddressSource, party: str, columns: Mapping[str, Column], rows: int) -> Iterator[pl.DataFrame]:
+def _queried(at: AddressSource, columns: Mapping[str, Column], rows: int) -> Iterator[pl.DataFrame]:
     numbers = [name for name, c in columns.items() if c.storage is Storage.NUMBERS and not c.dated]
-    try:
-        for names, block in query_rows(at.address, at.file, at.query or "", rows):
-            if len(set(names)) < len(names):
-                raise DataError(f"{at.address}: a query's columns must have different names, got {names}")
-            yield frame_of(names, block, numbers)
-    except DataError as error:
-        raise DataError(f"party {party}: {error}") from None
+    for names, block in query_rows(at.address, at.file, at.query or "", rows):
+        if len(set(names)) < len(names):
+            raise DataError(f"{at.address}: a query's columns must have different names, got {names}")
+        yield frame_of(names, block, numbers)
 
 
 def _stored(at: AddressSource, wanted: list[str], rows: int) -> Iterator[pl.DataFrame]:

@@ -142,12 +142,13 @@ def draft_party(
 ) -> DraftParty:
     """A party's part; `public` says that the data is public, so that bounds, levels and forms may come from it."""
     if isinstance(source, AddressSource):
-        written, place = PLAIN, {"data": data or source.address, "query": source.query or "", "dataset": source.dataset}
+        place = {"data": data or source.address, "query": source.query or "", "dataset": source.dataset}
         place = {key: value for key, value in place.items() if value}
     else:
         if not source.path.is_file():
             raise DataError(f"there is no data file {source.path}")
-        written, place = propose_written(source.path), {"data": data or source.path.name}
+        place = {"data": data or source.path.name}
+    written = propose_written(source)
     peek = {series.name: _typed(series, written) for series in _peek(source, written).get_columns()}
     id_column = _id_among(peek)
     columns = {name: _guess(series) for name, series in peek.items() if name != id_column}

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, combinations
 
 import polars as pl
 
 from colonnade.data.storage import id_texts
 from colonnade.foundation.errors import DataError
+from colonnade.foundation.toml import toml_value
 
 LETTERS = {"ß": "ss", "ẞ": "SS", "ł": "l", "Ł": "L", "ø": "o", "Ø": "O", "đ": "d", "Đ": "D", "æ": "ae", "Æ": "AE"}
 LETTERS |= {"œ": "oe", "Œ": "OE", "ı": "i"}
@@ -16,11 +18,10 @@ LETTERS |= {"œ": "oe", "Œ": "OE", "ı": "i"}
 DAYS = ("%Y-%m-%d", "%d.%m.%Y", "%Y/%m/%d")
 """Dates that can be read in one way only."""
 TOLD = {"strip": "spaces around them", "zeros": "leading zeros", "point": "a decimal point (123.0)"}
-TRIED = (
-    *(("strip",), ("zeros",), ("case",), ("unaccent",), ("strip", "zeros"), ("strip", "case"), ("unaccent", "case")),
-    ("strip", "unaccent", "case", "zeros"),
-)
-"""Forms of which a study is told, where they would match more people."""
+TRIED = ("strip", "unaccent", "case", "point", "zeros")
+"""What forms are made of in which ids are compared, where they would match more people."""
+FLOAT = r"^(\s*\d+)\.0+(\s*)$"
+"""A whole number that a program wrote as a float."""
 MOST_COMPARED = 1 << 21
 """Ids of all parties together, above which they are not compared in other forms."""
 
@@ -87,6 +88,8 @@ def in_form(texts: pl.Series, form: Sequence[str], dates: str = "") -> pl.Series
             # The library passes over spaces, which another form takes away.
             found = found.set((found.dt.year() < 1000) | (texts.str.strip_chars() != texts), None)
             texts = found.dt.to_string("%Y-%m-%d").zip_with(found.is_not_null(), texts)
+    if "point" in form or "digits" in form:
+        texts = texts.str.replace(FLOAT, "${1}${2}")
     if "digits" in form:
         texts = texts.str.replace_all(r"[^0-9]", "")
     if "zeros" in form:
@@ -101,23 +104,43 @@ def forms_found(texts: pl.Series) -> dict[str, int]:
     counts = {
         "strip": (texts.str.strip_chars() != texts).sum(),
         "zeros": texts.str.contains(r"^\s*0\d").sum(),
-        "point": texts.str.contains(r"^\s*\d+\.0+\s*$").sum(),
+        "point": texts.str.contains(FLOAT).sum(),
     }
     return {name: int(count) for name, count in counts.items() if count}
 
 
-def common_in_forms(ids: Mapping[str, Sequence[str]]) -> dict[tuple[str, ...], int]:
-    """How many ids all parties have as they are, and in each form in which no two of a party's become one."""
-    texts = [pl.Series(list(own), dtype=pl.String) for own in ids.values()]
-    out: dict[tuple[str, ...], int] = {(): _common(texts)}
-    # The last does all that the others do: what does not match in it matches in none.
-    if _common([in_form(own, TRIED[-1]) for own in texts]) == out[()]:
-        return out
-    for form in TRIED:
-        found = [in_form(own, form) for own in texts]
-        if all(one.n_unique() == two.n_unique() for one, two in zip(found, texts, strict=True)):
+def common_in_forms(ids: Mapping[str, Sequence[str]], parts: int = 1) -> dict[tuple[str, ...], int]:
+    """How many ids, each of so many parts, all parties have as they are and in each form that makes no two one."""
+    texts = [_parts(pl.Series(list(own), dtype=pl.String), parts) for own in ids.values()]
+    plain = [_joined(own) for own in texts]
+    out: dict[tuple[str, ...], int] = {(): _common(plain)}
+    # All of them together match whatever any of them does.
+    most = _common([_joined([in_form(part, TRIED) for part in own]) for own in texts])
+    for form in chain.from_iterable(combinations(TRIED, size) for size in range(1, len(TRIED) + 1)):
+        if max(out.values()) >= most:
+            break
+        found = [_joined([in_form(part, form) for part in own]) for own in texts]
+        if all(one.n_unique() == two.n_unique() for one, two in zip(found, plain, strict=True)):
             out[form] = _common(found)
     return out
+
+
+def _parts(texts: pl.Series, parts: int) -> list[pl.Series]:
+    """The parts that were joined."""
+    rest, out = texts, list[pl.Series]()
+    for _ in range(parts if parts > 1 else 0):
+        size, rest = rest.str.extract(r"^(\d+):").cast(pl.Int64), rest.str.replace(r"^\d+:", "")
+        cut = pl.DataFrame({"size": size, "rest": rest})
+        own, rest = cut.select(
+            own=pl.col("rest").str.slice(0, pl.col("size")), rest=pl.col("rest").str.slice(pl.col("size"))
+        )
+        out.append(own)
+    return out or [texts]
+
+
+def in_common(ids: Mapping[str, Sequence[str]]) -> int:
+    """How many ids all parties have."""
+    return _common([pl.Series(list(own), dtype=pl.String) for own in ids.values()])
 
 
 def _common(texts: Sequence[pl.Series]) -> int:
@@ -128,22 +151,27 @@ def _common(texts: Sequence[pl.Series]) -> int:
     return first.height
 
 
-def better_form(ids: Mapping[str, Sequence[str]]) -> tuple[int, tuple[str, ...], int] | None:
-    """How many ids match, the shortest form in which most do, and how many then; None where no form matches more."""
+def written_differently(
+    ids: Mapping[str, Sequence[str]], form: Sequence[str] = (), parts: int = 1
+) -> tuple[str, str] | None:
+    """What to say where ids match in another form and do not in the agreed one, and what their owners may write."""
     if sum(map(len, ids.values())) > MOST_COMPARED:
         return None
-    common = common_in_forms(ids)
-    most = max(common.values())
-    best = min((form for form, count in common.items() if count == most), key=len)
-    return (common[()], best, most) if best else None
+    common = common_in_forms(ids, parts)
+    if (most := max(common.values())) == common[()]:
+        return None
+    best = min((each for each, count in common.items() if count == most), key=len)
+    more = {each: count for each, count in common.items() if each == best or (len(each) == 1 and count > common[()])}
+    told = ", ".join(f"{count:,} with {' and '.join(each)}" for each, count in more.items())
+    words = list(dict.fromkeys(word for word in (*form, *best) if word != "point"))
+    write = [f"id_form = [{', '.join(toml_value(word) for word in words)}]"] if words else []
+    write += ["ids as whole numbers, 123 and not 123.0"] * ("point" in best)
+    where = ", ".join(ids)
+    return f"ids are written differently at {where}: {common[()]:,} match as they are, {told}", "; ".join(write)
 
 
-def require_same_forms(ids: Mapping[str, Sequence[str]]) -> None:
+def require_same_forms(ids: Mapping[str, Sequence[str]], parts: int = 1) -> None:
     """Raise where ids would match in another form and do not as they are: to match some of them would tell nobody."""
-    if (found := better_form(ids)) is not None:
-        now, form, then = found
-        listed = ", ".join(f'"{name}"' for name in form)
-        raise DataError(
-            f"ids are written differently at {', '.join(ids)}: {now:,} match as they are, {then:,} with "
-            f"id_form = [{listed}] in [study] (id_form = [] if that is meant)"
-        )
+    if (found := written_differently(ids, parts=parts)) is not None:
+        told, write = found
+        raise DataError(f"{told}; write {write} (id_form = [] in [study] if they are meant as they are)")

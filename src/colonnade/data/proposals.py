@@ -8,9 +8,13 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
+import polars as pl
+
+from colonnade.data.addresses import head_frames
 from colonnade.data.forms import readable
+from colonnade.data.reading import scan
+from colonnade.data.sources import DataSource, FileSource, FrameSource
 from colonnade.data.written import (
     COMMON_DATES,
     COMMON_MISSING,
@@ -26,6 +30,8 @@ from colonnade.foundation.parts import data_files, is_copied, is_feather, is_par
 
 HEAD = 1 << 18
 """Bytes of a file that tell its form."""
+HEAD_ROWS = 1000
+"""Rows of a query or a frame that do."""
 MOST = 0.9
 """So many values of a column must have a form that it is taken for the column's."""
 ENCODINGS = ("latin-1", "cp1252", "cp1250", "iso-8859-2")
@@ -45,16 +51,29 @@ _POINTS = re.compile(r"[-+]?(?:\d{1,3}(?:[,\s']\d{3})+|\d+)(?:\.\d+)?")
 _WORD = re.compile(r"[^\W\d]+")
 
 
-def propose_written(path: Path, sheet: str = "") -> Written:
-    """The forms of a file of text, or of a table of another program; the house's own of any other."""
-    file = data_files(path)[0]
-    if is_parquet(file) or is_feather(file) or file.name.lower().endswith(".zst"):
+def propose_written(source: DataSource, sheet: str = "") -> Written:
+    """The forms of a file of text, of a table of another program, or of the texts of any other source."""
+    if isinstance(source, FrameSource):
+        return _of_frame(source.frame.head(HEAD_ROWS))
+    if not isinstance(source, FileSource):
+        return _of_frame(next(head_frames(source, HEAD_ROWS)))
+    file = data_files(source.path)[0]
+    if is_parquet(file) or is_feather(file):
+        return _of_frame(scan([file]).head(HEAD_ROWS).collect())
+    if file.name.lower().endswith(".zst"):
         return PLAIN
     if is_copied(file):
         with readable([file], replace(PLAIN, sheet=sheet)) as (copy,), copy.open("rb") as opened:
             return replace(_proposed(opened.read(HEAD), (",",)), sheet=sheet)
     with gzip.open(file) if file.name.lower().endswith(".gz") else file.open("rb") as opened:
         return _proposed(opened.read(HEAD))
+
+
+def _of_frame(head: pl.DataFrame) -> Written:
+    """What may be said of rows that are no text."""
+    texts = [s.str.strip_chars().drop_nulls().to_list() for s in head.get_columns() if s.dtype == pl.String]
+    found = _forms(texts, PLAIN)
+    return Written(missing=found.missing, true=found.true, false=found.false)
 
 
 def _proposed(head: bytes, separators: Sequence[str] = SEPARATORS) -> Written:

@@ -159,12 +159,17 @@ class GatheredIds:
 
 @contextmanager
 def explain_errors(party: str, path: Path | str) -> Iterator[None]:
-    """What the reader's library says of a file, or of what is named, in one sentence."""
+    """What is wrong with a file, or with what is named, in one sentence that names the party."""
+    where = path if isinstance(path, str) else path.name
     try:
         yield
+    except DataError as error:
+        if str(error).startswith(f"party {party}: "):
+            raise
+        raise DataError(f"party {party}: {error}".replace("[party.NAME.", f"[party.{party}.")) from None
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
-        where = path if isinstance(path, str) else path.name
-        raise DataError(f"party {party}: {where} cannot be read: {reason(error)}") from None
+        told = reason(error).replace("[party.NAME.", f"[party.{party}.")
+        raise DataError(f"party {party}: {where} cannot be read: {told}") from None
 
 
 def reason(error: BaseException) -> str:
@@ -263,7 +268,6 @@ def file_schema(path: Path, written: Written = PLAIN) -> pl.Schema:
 
 
 def select_columns(
-    party: str,
     path: Path,
     columns: Mapping[str, Column],
     id_column: Id,
@@ -273,14 +277,11 @@ def select_columns(
     """The columns that are wanted, of the path's files or their copies."""
     wanted = filed(columns)
     wanted += [name for name in id_names(id_column) if name not in wanted]
-    try:
-        found = scan(files or data_files(path), written=written)
-    except DataError as error:
-        raise DataError(f"party {party}: {error}") from None
+    found = scan(files or data_files(path), written=written)
     present = found.collect_schema().names()
     for name in wanted:
         if name not in present:
-            raise DataError(f"party {party}: {path.name} has no column {name!r}")
+            raise DataError(f"{path.name} has no column {name!r}")
     return found.select(wanted)
 
 
@@ -288,8 +289,8 @@ def file_frames(
     party: str, path: Path, columns: Mapping[str, Column], id_column: Id = None, written: Written = PLAIN
 ) -> Iterator[pl.DataFrame]:
     """A file's wanted columns, block by block, in the house's own forms."""
-    with explain_errors(party, path), _readable(party, path, written) as files:
-        wanted = select_columns(party, path, columns, id_column, written, files)
+    with explain_errors(party, path), readable(data_files(path), written) as files:
+        wanted = select_columns(path, columns, id_column, written, files)
         rows = block_rows(len(columns) + 1)
         found = 0
         for frame in wanted.collect_batches(chunk_size=rows, maintain_order=True):
@@ -300,24 +301,14 @@ def file_frames(
                 yield plain_frame(party, frame.slice(start, height), columns, written)
                 start += height
         if is_parquet(data_files(path)[0]):
-            _require_whole(party, path, found)
+            _require_whole(path, found)
 
 
-@contextmanager
-def _readable(party: str, path: Path, written: Written) -> Iterator[list[Path]]:
-    try:
-        files = data_files(path)
-    except DataError as error:
-        raise DataError(f"party {party}: {error}") from None
-    with readable(files, written) as found:
-        yield found
-
-
-def _require_whole(party: str, path: Path, found: int) -> None:
+def _require_whole(path: Path, found: int) -> None:
     """Where its decoder breaks, the library ends the batches without a word: the files' own counts tell."""
     stated = pl.scan_parquet(data_files(path)).select(pl.len()).collect().item()
     if stated != found:
-        raise DataError(f"party {party}: {path.name} is damaged: it states {stated} records, {found} can be read")
+        raise DataError(f"{path.name} is damaged: it states {stated} records, {found} can be read")
 
 
 def check_block(

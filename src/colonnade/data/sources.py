@@ -54,11 +54,11 @@ class FileSource:
     def data_set(self, party: str) -> DataSet:
         return DataSet.of_file(self.path, self.dataset)
 
-    def header(self) -> list[str]:
+    def header(self, written: Written = PLAIN) -> list[str]:
         """The names of its columns."""
         from colonnade.data.reading import file_schema
 
-        return file_schema(self.path).names()
+        return file_schema(self.path, written).names()
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -77,6 +77,10 @@ class FrameSource:
         from colonnade.data.frames import select_from
 
         return iter([plain_frame(party, select_from(party, self.frame, columns, own.ids), columns, own.written)])
+
+    def header(self, written: Written = PLAIN) -> list[str]:
+        """The names of its columns."""
+        return self.frame.columns
 
     def data_set(self, party: str) -> DataSet:
         """By its name, and by all values with the columns' names."""
@@ -109,7 +113,7 @@ class AddressSource:
         found = address_frames(self, party, columns, own.ids)
         return (plain_frame(party, frame, columns, own.written) for frame in found)
 
-    def header(self) -> list[str]:
+    def header(self, written: Written = PLAIN) -> list[str]:
         """The names of its columns."""
         from colonnade.data.addresses import head_frames
 

@@ -289,14 +289,10 @@ def open_table(
     party: str, path: Path, columns: Mapping[str, Column], workers: Workers = HERE, written: Written = PLAIN
 ) -> Table:
     """A party's table in the file's own order: Parquet is checked and coded in one pass, when it is encoded."""
-    try:
-        parquet = all(is_parquet(file) for file in data_files(path))
-    except DataError as error:
-        raise DataError(f"party {party}: {error}") from None
-    if not parquet:
-        return read_table(party, path, columns, None, workers, written=written)
     with explain_errors(party, path):
-        select_columns(party, path, columns, None).collect_schema()
+        if not all(is_parquet(file) for file in data_files(path)):
+            return read_table(party, path, columns, None, workers, written=written)
+        select_columns(path, columns, None).collect_schema()
         values = UnreadColumns(party, path, dict(columns), written)
     if not values.rows:
         raise DataError(f"party {party}: {path.name} holds no records")

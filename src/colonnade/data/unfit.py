@@ -91,12 +91,12 @@ class Unfit:
         where = f"party {party}: column {name}"
         if not self.wrong or self.column.takes(missing=False):
             return MissingError(
-                f"{where} misses {_many(self.missing, 'value')}, the first in row {self.missing_row}; "
-                "declare a fill value or leave these records out"
+                f"{where} misses {counting(self.missing, 'value')}, the first in row {self.missing_row}; "
+                'say what becomes of them: missing = "level", "indicator", "fill" or "drop"'
             )
         if self.column.storage is Storage.LEVELS:
             coded = " (not in UTF-8)" if "\ufffd" in (self.text or "") else ""
-            more = f", nor {_are(self.wrong - 1)} {_many(self.wrong - 1, 'more value')}" if self.wrong > 1 else ""
+            more = f", nor {_are(self.wrong - 1)} {counting(self.wrong - 1, 'more value')}" if self.wrong > 1 else ""
             return DataError(
                 f"{where}: level {shown(self.text)}{coded} is not among the declared levels "
                 f"{_few(self.column.all_levels)}, in row {self.wrong_row}{more}{self._hint(party)}"
@@ -176,10 +176,10 @@ class LeftOut:
         where = f"party {party}: the id column {self.column}"
         if self.merged:
             told = ", ".join(f"{a} and {b}" for a, b in self.merged[:3])
-            many = _many(len(self.merged), "pair")
-            return DataError(f"party {party}: id_form makes {many} of ids of {self.column} the same, in rows {told}")
+            pairs = counting(len(self.merged), "pair")
+            return DataError(f"party {party}: id_form makes {pairs} of ids of {self.column} the same, in rows {told}")
         if self.missing:
-            return DataError(f"{where} misses {_many(self.missing, 'value')}, the first in row {self.missing_row}")
+            return DataError(f"{where} misses {counting(self.missing, 'value')}, the first in row {self.missing_row}")
         many = f"{self.repeated:,} rows repeat one, the first is row {self.repeated_row}"
         told = many if self.repeated > 1 else f"row {self.repeated_row} repeats one"
         several = f"where a person has several rows, [party.{party}.people] says what becomes of them"
@@ -222,7 +222,7 @@ def _few(levels: Sequence[str]) -> str:
     return few if more <= 0 else f"{few} and {more} more"
 
 
-def _many(count: int, noun: str) -> str:
+def counting(count: int, noun: str) -> str:
     return f"1 {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
