@@ -1,9 +1,12 @@
-"""What a process loads of the package: a party's job no role of a server, no solver and no product besides its own."""
+"""What a process loads: a party's job no role of a server, no solver and no product besides its own; a command only
+the packages that it works with."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -25,6 +28,45 @@ FIT = """
 import colonnade
 colonnade.Study.read({!r}).fit(seed="01").save({!r})
 """
+
+STARTED = {"numpy", "scipy", "typer", "rich", "cryptography", "gmpy2", "msgspec", "threadpoolctl"}
+COMMANDS: dict[str, tuple[Sequence[str], set[str], int]] = {
+    "plan": (["plan", "{demo}"], set(), 142),
+    "fit": (["fit", "{demo}", "--out", "{folder}/again", "--model", "{folder}/model"], {"polars"}, 232),
+    "solve": (["solve", "{folder}/release"], set(), 130),
+    "report": (["report", "{folder}/release", "--html", "{folder}/page"], {"jinja2", "markupsafe"}, 190),
+}
+"""Each with the packages that it may load beside those, and how many modules of Colonnade. What costs most to load:
+polars .15 s, scipy.stats .5, scikit-learn 1, matplotlib 1."""
+NEVER = ("scipy.stats", "scipy.optimize", "scipy.sparse", "numpy.f2py.", "numpy.testing.", "unittest", "asyncio")
+LINE = re.compile(r"^import time: +\d+ \| +\d+ \|( +)(\S+)$", re.MULTILINE)
+
+
+def chains(told: str) -> dict[str, str]:
+    """From what `python -X importtime` tells: each module, with who loaded it, outermost first."""
+    # Whoever loads another comes behind it, less far to the right.
+    above: list[tuple[int, str]] = []
+    out = {}
+    for spaces, name in reversed(LINE.findall(told)):
+        while above and above[-1][0] >= len(spaces):
+            above.pop()
+        above.append((len(spaces), name))
+        out[name] = " > ".join(each for _, each in above)
+    return out
+
+
+def strangers(found: dict[str, str], packages: set[str], most: int) -> list[str]:
+    """Who loads what a command should not; the number of own modules, where these are too many."""
+    known = sys.stdlib_module_names | packages | STARTED | {"colonnade"}
+    told = []
+    for name, chain in found.items():
+        by = chain.split(" > ")[-2:-1]
+        # What others load beside themselves is theirs, but for what is named above.
+        ours = not by or by[0].startswith("colonnade")
+        if name.startswith(NEVER) or (ours and "." not in name and name not in known):
+            told.append(chain)
+    own = [name for name in found if name.startswith("colonnade")]
+    return [*told, *([f"{len(own)} modules of colonnade, at most {most}"] if len(own) > most else [])]
 
 
 def loaded(code: str, *, folder: Path | None = None) -> dict[str, int]:
@@ -93,3 +135,33 @@ def test_a_fit_from_python_loads_no_solver_before_the_release_is_written(tmp_pat
     found = loaded(FIT.format(str(DEMO), str(tmp_path / "release.json")))
     assert (tmp_path / "release.json").is_file()
     assert not among(found, "analysis.", *OTHER_PRODUCTS)
+
+
+@pytest.fixture(scope="module")
+def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("released")
+    subprocess.run([sys.executable, "-c", FIT.format(str(DEMO), str(folder / "release"))], check=True)
+    return folder
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_loads_only_what_it_works_with(command: str, released: Path) -> None:
+    words, packages, most = COMMANDS[command]
+    call = [word.format(demo=DEMO, folder=released) for word in words]
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-c", "from colonnade.cli import main; main()", *call],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-500:]
+    assert not strangers(chains(done.stderr), packages, most)
+
+
+def test_who_loads_what_a_command_does_not_need_is_named() -> None:
+    told = "".join(
+        f"import time: 1 | 1 | {'  ' * depth}{name}\n"
+        for depth, name in [(2, "pandas.core"), (1, "pandas"), (1, "json"), (0, "colonnade.cli"), (0, "colonnade.data")]
+    )
+    assert chains(told)["pandas.core"] == "colonnade.cli > pandas > pandas.core"
+    assert strangers(chains(told), set(), 2) == ["colonnade.cli > pandas"]
+    assert strangers(chains(told), {"pandas"}, 1) == ["2 modules of colonnade, at most 1"]

@@ -61,7 +61,13 @@ def _belt(shape: float) -> tuple[Floats, Floats, Floats]:
         # Ties, as Laplace noise has below zero, go to the larger value.
         order = np.lexsort((-seen, -np.round(chance / best, 12)))
         held = np.cumsum(chance[order]) / total
-        accepted[k, order[: int(np.searchsorted(held, LEVEL)) + 1]] = True
+        values = order[: int(np.searchsorted(held, LEVEL)) + 1]
+        accepted[k, values] = True
+        if seen[values].min() >= 0:
+            # No value below zero is as likely any more: from here on the same values move along with the count.
+            moved = np.arange(len(truths) - k)[:, None]
+            accepted[k + moved, values + moved] = True
+            break
     keep = seen < REACH
     low = truths[np.argmax(accepted, axis=0)][keep]
     high = truths[len(truths) - 1 - np.argmax(accepted[::-1], axis=0)][keep]

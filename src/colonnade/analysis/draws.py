@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaincinv, ndtri, pdtr
@@ -46,9 +48,16 @@ def noise(randomness: Randomness, shape: float, *size: int) -> Floats:
     """
     draws = normal(randomness, *size)
     if np.isfinite(shape):
-        mixing = np.sqrt(gammaincinv(shape, GRID) / shape)
-        draws *= np.interp(uniform(randomness, *size), GRID, mixing)
+        draws *= np.interp(uniform(randomness, *size), GRID, _mixing(shape))
     return draws
+
+
+@lru_cache(maxsize=8)
+def _mixing(shape: float) -> Floats:
+    """The roots of a Gamma(shape) number over its mean, at the quantiles of the grid."""
+    roots: Floats = np.sqrt(gammaincinv(shape, GRID) / shape)
+    roots.setflags(write=False)
+    return roots
 
 
 def counts(randomness: Randomness, means: Floats, draws: int) -> Floats:

@@ -6,8 +6,12 @@ import atexit
 import gc
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import LazyLoader
+from types import ModuleType
 from typing import Annotated
 
 import typer
@@ -42,6 +46,19 @@ def collecting_seldom() -> Iterator[None]:
         yield
     finally:
         gc.set_threshold(*before)
+
+
+class _Later:
+    """Finds what scipy loads by name alone, to be loaded when it is first used: numpy's Fortran and its test tools."""
+
+    names = ("numpy.f2py", "numpy.testing")
+
+    @classmethod
+    def find_spec(cls, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        spec = PathFinder.find_spec(name, path, target) if name in cls.names else None
+        if spec is not None and spec.loader is not None:
+            spec.loader = LazyLoader(spec.loader)
+        return spec
 
 
 TRACEBACK = "COLONNADE_TRACEBACK"
@@ -105,14 +122,24 @@ def _hush() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
+def _only(named: str) -> typer.Typer:
+    """The application with the command that was named alone: to read the options of all of them takes a while."""
+    found = copy(app)
+    found.registered_commands = [c for c in app.registered_commands if named == getattr(c.callback, "__name__", "")]
+    found.registered_groups = [group for group in app.registered_groups if named == group.name]
+    return found if found.registered_commands or found.registered_groups else app
+
+
 def main() -> None:
     """The entry point: refusals become one sentence and exit code 1."""
     # What is registered first runs last.
     atexit.register(_hush)
+    if _Later not in sys.meta_path:
+        sys.meta_path.insert(0, _Later)
     try:
         try:
             with collecting_seldom():
-                app(prog_name="colonnade")
+                _only(sys.argv[1] if len(sys.argv) > 1 else "")(prog_name="colonnade")
         finally:
             sys.stdout.flush()
     except MistakesError as error:

@@ -150,7 +150,9 @@ class Terms:
     errors: Mapping[int, float] = field(default_factory=dict)
     """Where there are interactions: how far the product's own error moves a term of so many owners, at most."""
     draft: bool = False
-    """Only scales are wanted, to choose the grid and the words by: the plan promises nothing."""
+    """To choose the grid and the words by."""
+    promised: bool = True
+    """Whether it is worked out what each view learns; a draft and a forecast need the scales alone."""
     purpose: Purpose = Purpose.LABEL
     """What noise is spread for; whatever it is, any weights keep the promise."""
 
@@ -431,14 +433,14 @@ def _finish(
     narrowed: Mapping[str, Fraction] | None = None,
 ) -> PrivacyPlan:
     """`promised` are epsilons that the scales keep by construction, so that rounding cannot print a larger one."""
-    if terms.draft:
+    if not terms.promised:
         alone = [Fraction(0)] * len(blocks)
     elif terms.calibration is Calibration.PAPER:
         alone = [_paper_alone(b, terms) for b in blocks]
     else:
         alone = [_coarse(Fraction(moved)) for moved in _alone(layout, blocks, terms)]
     items = tuple(BlockPlan(b, s, scale) for b, s, scale in zip(blocks, alone, scales, strict=True))
-    scopes: tuple[str | None, ...] = () if terms.draft else (None, *parties_of(layout))
+    scopes: tuple[str | None, ...] = (None, *parties_of(layout)) if terms.promised else ()
     views = {scope: _views(layout, items, terms, scope, promised.get(scope, inf), narrowed or {}) for scope in scopes}
     epsilons = {
         scope: {view: None if g is None else g.epsilon for view, g in found.items()} for scope, found in views.items()

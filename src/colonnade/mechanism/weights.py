@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 from itertools import product
 
 import numpy as np
@@ -65,6 +66,13 @@ def label_weight(
         if small
         else 1.0 / (float(rows or 1) * float(budget or 1.0) ** (1.0 if law is Distribution.LAPLACE else 0.5))
     )
+    return _least_risk(variances.tobytes(), members.tobytes(), law, scale, pairs)
+
+
+@lru_cache(maxsize=64)
+def _least_risk(variances_: bytes, members_: bytes, law: Distribution, scale: float, pairs: int | None) -> float:
+    """The ratio of least risk; a draft and its plan ask for the same."""
+    variances, members = np.frombuffer(variances_), np.frombuffer(members_)
     risks = [_risk(variances, members, law, float(ratio), scale, pairs) for ratio in RATIOS]
     return float(RATIOS[int(np.argmin(risks))])
 
@@ -266,18 +274,25 @@ def _label_risk(variances: Floats, std: float) -> Floats:
 
 def _pair_risk(variances: Floats, members: Floats, std: float) -> Floats:
     """That of errors of X'X; an infinite `std` stands for pairs that are not released."""
+    dependence, weight, others = _pairs_alike(variances.tobytes(), members.tobytes())
+    left = dependence if np.isinf(std) else std**2 * dependence / (std**2 + dependence)
+    risk: Floats = left.mean(axis=0) @ weight * others
+    return risk
+
+
+@lru_cache(maxsize=8)
+def _pairs_alike(variances_: bytes, members_: bytes) -> tuple[Floats, Floats, Floats]:
+    """What products of two coordinates may tell by dependence, what errors of them weigh, and the part across pairs."""
+    variances, members = np.frombuffer(variances_), np.frombuffer(members_)
     squares = EXPLAINED * LABEL_VARIANCE / (variances * variances.size)
     # Coordinates with the same variance are alike: average over the distinct ones, weighted by their number.
     kinds, counts = np.unique(variances, return_counts=True)
     weight = EXPLAINED * LABEL_VARIANCE / (kinds * variances.size) * counts
     dependence = CORRELATIONS[:, None, None] ** 2 * variances[None, :, None] * kinds[None, None, :]
-    left = dependence if np.isinf(std) else std**2 * dependence / (std**2 + dependence)
-    error = left.mean(axis=0) @ weight
     # An attribute has no unknown products with itself.
     _, place = np.unique(members, return_inverse=True)
     own = np.bincount(place, squares)[place]
-    risk: Floats = error * (1.0 - own / squares.sum())
-    return risk
+    return dependence, weight, 1.0 - own / squares.sum()
 
 
 def release_risks(layout: Layout, n: int, law: Distribution, epsilon: float, delta: float) -> dict[str, float]:

@@ -30,6 +30,7 @@ from colonnade.mechanism.forecast import (
     mean_noise_text,
 )
 from colonnade.mechanism.moments import Floats
+from colonnade.mechanism.objective import Calibration
 from colonnade.mechanism.plan import PrivacyPlan, Terms, View
 from colonnade.mechanism.release import fraction_text
 from colonnade.mechanism.table_error import TableForecast
@@ -422,10 +423,18 @@ def draft_plan(agreement: Agreement, rows: int) -> tuple[Query, PrivacyPlan]:
     query = agreement.query.settled(agreement, draft, rows)
     layout = query.layout(agreement, draft)
     blocks = query.blocks(agreement, layout)
-    return query, agreement.budget.plan(layout, blocks, replace(_terms(agreement, rows), draft=True))
+    return query, agreement.budget.plan(layout, blocks, replace(_terms(agreement, rows), draft=True, promised=False))
 
 
-def _plan_session(agreement: Agreement, rows: int, identity: bytes) -> SessionPlan:
+def foretold(agreement: Agreement, rows: int) -> tuple[float, float | None]:
+    """The epsilon of a record and the share of what could be explained that survives the noise, of terms as planned."""
+    epsilon, exact = agreement.budget.epsilon, agreement.calibration is Calibration.EXACT
+    # An epsilon of the whole record is kept by construction: what each view learns need not be worked out.
+    session = _plan_session(agreement, rows, bytes(32), promised=epsilon is None or not exact)
+    return session.plan.epsilon if epsilon is None or not exact else epsilon, session.forecast.explained
+
+
+def _plan_session(agreement: Agreement, rows: int, identity: bytes, promised: bool = True) -> SessionPlan:
     check_rows(rows)
     query, plan = draft_plan(agreement, rows)
     layout, blocks = plan.layout, tuple(item.block for item in plan.blocks)
@@ -448,7 +457,7 @@ def _plan_session(agreement: Agreement, rows: int, identity: bytes) -> SessionPl
         grid = Grid(grid_bound(plan, rows))
     # What rounding and the product's own error cost is known now, and is paid for.
     paid = replace(_terms(agreement, rows), bound=grid.bound, error_factor=sizes.error_factor, errors=sizes.moves)
-    plan = agreement.budget.plan(layout, blocks, paid)
+    plan = agreement.budget.plan(layout, blocks, replace(paid, promised=promised))
     reach = sizes.reach or cross_reach(plan, rows, grid)
     spec = ProductSpec(identity, parties_of(layout), rows, grid.bound, crosses, sizes.modulus_bits, sizes.gain, reach)
     require_room(plan, spec, sizes.error, sizes.chain_gains)

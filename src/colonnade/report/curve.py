@@ -8,7 +8,7 @@ from math import erf, sqrt
 
 from colonnade.foundation.errors import ColonnadeError
 from colonnade.planning.agreement import Agreement
-from colonnade.planning.session_plan import plan_session
+from colonnade.planning.session_plan import foretold
 
 FACTORS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 STRENGTHS = (0.1, 0.3, 0.5)
@@ -45,10 +45,9 @@ def forecast_curve(agreement: Agreement, rows: int) -> list[tuple[float, float]]
     out = []
     for factor in FACTORS:
         try:
-            session = plan_session(scaled(agreement, factor), rows, bytes(32))
+            epsilon, share = foretold(scaled(agreement, factor), rows)
         except ColonnadeError:
             continue
-        share = session.forecast.explained
         if share is not None:
-            out.append((session.plan.epsilon, share))
+            out.append((epsilon, share))
     return out

@@ -105,7 +105,7 @@ class StarRole(ABC):
     def _put_in_order(self, rows: Rows, tags: Words) -> None:
         """The common order: that of the tags' images under a key that the parties alone share."""
         images = permuted(blake2b(self.group, digest_size=32, person=b"colonnade order").digest(), tags)
-        order = np.argsort(images[:, 0], kind="stable")
+        order = np.argsort(images[:, 0])
         firsts = images[order, 0]
         if (firsts[1:] == firsts[:-1]).any():
             order = np.lexsort((images[:, 1], images[:, 0]))
@@ -320,12 +320,12 @@ def permuted(key: bytes, tags: Words) -> Words:
 
 def _sort(values: Words) -> None:
     """In place, by their first words, so that their order says nothing of a file's."""
-    values[:] = take(values, np.argsort(values[:, 0], kind="stable"))
+    values[:] = take(values, np.argsort(values[:, 0]))
 
 
 def looked_up(values: Words, wanted: Words) -> Rows:
     """Where each of `wanted` is among `values`; raises MessageError for what is not, or comes twice."""
-    order = np.argsort(values[:, 0], kind="stable")
+    order = np.argsort(values[:, 0])
     at = np.searchsorted(values[order, 0], wanted[:, 0])
     found = order[np.minimum(at, len(order) - 1)] if len(order) else np.zeros(0, np.int64)
     once = np.zeros(len(values), bool)
