@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 import colonnade as cn
-from colonnade.analysis.model import Acceptance
+from colonnade.analysis.model import FitOutcome
 from docs.sections import publish
 from experiments.data import Dataset, adult_41
 from experiments.data.hard import HARD, TEST
@@ -208,7 +208,7 @@ def judge(study: Study, seed: int, cases: Sequence[Mapping[str, Any]] = CASES) -
             told = " ".join(f"{k} {v:g}" if isinstance(v, float) else str(v) for k, v in case.items()) or "own"
             found, took = _losses(study, task, _predicted(model, new, task), new), time.perf_counter() - begun
             deviation = float((found - base).std() / np.sqrt(len(found)))
-            outcome = model.public.model.outcome or Acceptance("")
+            outcome = model.public.model.outcome or FitOutcome("")
             made = (outcome.estimator, outcome.gain, outcome.error)
             losses = float(found.mean()), float(base.mean()), clear
             # What is warned of beside, as a constant column, does not say that a model is worse.

@@ -12,7 +12,8 @@ from scipy.stats import rankdata
 
 from colonnade.analysis.denoise import denoise
 from colonnade.analysis.equations import target_of
-from colonnade.analysis.solve import released_share, solve
+from colonnade.analysis.from_moments import released_share
+from colonnade.analysis.solve import solve
 from colonnade.mechanism.moments import Distribution, Encoding, Layout, Moments, Role
 from colonnade.mechanism.objective import Task
 

@@ -11,11 +11,9 @@ from sklearn.metrics import mean_poisson_deviance
 
 from colonnade.analysis.bins import bin_means
 from colonnade.analysis.components import components
-from colonnade.analysis.model import ClassModel
-from colonnade.analysis.models import Question, answer
+from colonnade.analysis.fit import fit as solved
+from colonnade.analysis.question import Held, Question
 from colonnade.analysis.released import Released
-from colonnade.analysis.synthesis import fit_release
-from colonnade.analysis.tables import Tables
 from colonnade.foundation.schema import Numeric
 from experiments.paper.synthesis import Truth, one_hot, release_of, replicate
 
@@ -27,8 +25,7 @@ def models_study(data: str) -> Iterator[dict[str, object]]:
     """One line for each kind of model: ours from a release at (1, 1/n), scikit-learn's, and the trivial answer."""
     rows = replicate(data)
     released = Released(release_of(rows, data, 1.0, True, b"synthesis"))
-    truth, tables = Truth.of(rows, released), Tables.of(released)
-    fitted = fit_release(tables)
+    truth = Truth.of(rows, released)
     train, test = one_hot(truth.train, truth.spans), one_hot(truth.test, truth.spans)
     names = released.layout.names[1:]
 
@@ -38,11 +35,10 @@ def models_study(data: str) -> Iterator[dict[str, object]]:
 
     column = CLASSES[data]
     k = released.find(column)
-    model = answer(released, Question(column, "multinomial"), fitted=fitted)
-    assert isinstance(model, ClassModel)
+    model = solved(Held(released.moments, released.release), Question(column, "multinomial"))
     at = [names.index(f) for f in model.features]
     known = LogisticRegression(max_iter=100).fit(train[:, at], truth.train[:, k])
-    scores = test[:, at] @ np.array(model.by_class).T + np.array(model.intercepts)
+    scores = test[:, at] @ np.array(model.weights).T + np.array(model.constants)
     actual = truth.test[:, k]
     common = np.bincount(truth.train[:, k]).argmax()
     yield line("multinomial", column, "accuracy", float((scores.argmax(1) == actual).mean()),
@@ -55,7 +51,7 @@ def models_study(data: str) -> Iterator[dict[str, object]]:
     shares = np.bincount(truth.train[:, k], minlength=len(declared.bins) + 1) / len(truth.train)
     counts = bin_means(declared, shares)
     y, actual = counts[truth.train[:, k]], np.maximum(counts[truth.test[:, k]], 0)
-    model = answer(released, Question(column, "poisson"), fitted=fitted)
+    model = solved(Held(released.moments, released.release), Question(column, "poisson"))
     at = [names.index(f) for f in model.features]
     mean = np.exp(test[:, at] @ np.array(model.coefficients) + model.intercept)
     poisson = PoissonRegressor(alpha=1e-4, max_iter=200).fit(train[:, at], y)
@@ -65,7 +61,7 @@ def models_study(data: str) -> Iterator[dict[str, object]]:
 
     k, column = released.layout.label, released.short(released.layout.label)
     actual = truth.test[:, k]
-    model = answer(released, Question(column, "logistic", "lasso"), fitted=fitted)
+    model = solved(Held(released.moments, released.release), Question(column, "logistic", "lasso"))
     at = [names.index(f) for f in model.features]
     ours = (test[:, at] @ np.array(model.coefficients) + model.intercept > 0) == actual
     sparse = LogisticRegression(penalty="l1", solver="liblinear", C=0.02).fit(train[:, at], truth.train[:, k])

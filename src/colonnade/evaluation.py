@@ -20,7 +20,6 @@ import polars as pl
 
 from colonnade.analysis.denoise import Estimate, denoise
 from colonnade.analysis.measures import ClassSums, CurvePoint, Measure, ScoreTable, Sum, error_measures
-from colonnade.analysis.model import ClassModel
 from colonnade.analysis.score_parts import Part, added_scores
 from colonnade.data.sources import Source
 from colonnade.data.store import read_rows
@@ -297,7 +296,7 @@ def terms_of(terms: Mapping[str, Any]) -> dict[str, Any]:
 
 def _require_model(public: PublicModel, declared: Schema) -> None:
     name, column, level = public.label
-    if isinstance(public.model, ClassModel) or public.model.task not in (Task.LINEAR.value, Task.LOGISTIC.value):
+    if public.model.classes or public.model.task not in (Task.LINEAR.value, Task.LOGISTIC.value):
         raise StudyError(
             f"the model of {public.model.label} has several classes or is of counts: an evaluation is of a linear "
             "model, or of one level, such as solve --label COLUMN=LEVEL"

@@ -6,14 +6,14 @@ import hashlib
 import math
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import expit, softmax
 
-from colonnade.analysis.model import Acceptance, ClassModel, FittedModel
+from colonnade.analysis.families import FAMILIES
+from colonnade.analysis.model import FitOutcome, FittedModel
 from colonnade.data.sources import AddressSource, FileSource, Source, by_party, of_parties, source_at
 from colonnade.foundation.canonical import MODEL_FORMAT
 from colonnade.foundation.errors import ColonnadeError, DataError, ReleaseError, StudyError
@@ -182,35 +182,36 @@ def _with_whole_label(release: ReleaseRecord, model: FittedModel) -> FittedModel
         return model
     at, name = model.features.index(upper), layout.columns[label]
 
-    def halved(row: Sequence[float]) -> tuple[float, ...]:
-        return (*row[:at], row[at] / 2.0, *row[at + 1 :])
-
-    features = (*model.features[:at], name, *model.features[at + 1 :])
-    if isinstance(model, ClassModel):
-        shifted = (b + row[at] / 2.0 for row, b in zip(model.by_class, model.intercepts, strict=True))
-        rows = tuple(halved(row) for row in model.by_class)
-        coefficients = halved(model.coefficients)
-        return replace(model, features=features, coefficients=coefficients, by_class=rows, intercepts=tuple(shifted))
-    constant = model.intercept + model.coefficients[at] / 2.0
-    return replace(model, features=features, coefficients=halved(model.coefficients), intercept=constant)
+    # Where y stands for (1+y)/2, half of a coefficient goes to the constant.
+    return model.renamed(at, name, 0.5, 0.5)
 
 
 def write_model(public: PublicModel) -> bytes:
     """The bytes of a model file."""
-    model = asdict(public.model)
-    for key in ("ridge", "r_squared"):
+    model = public.model
+    fields: dict[str, Any] = {
+        "task": model.task,
+        "label": model.label,
+        "features": list(model.features),
+        "coefficients": list(model.coefficients),
+        "intercept": model.intercept,
+        "method": model.method,
         # No ridge says an infinite one, and nan that the release does not tell.
-        model[key] = (
-            model[key] if math.isfinite(model[key]) else "nan" if key == "ridge" and math.isnan(model[key]) else None
-        )
+        "ridge": model.ridge if math.isfinite(model.ridge) else "nan" if math.isnan(model.ridge) else None,
+        "freedom": model.freedom,
+        "r_squared": model.r_squared if math.isfinite(model.r_squared) else None,
+    }
     # Left out where there is none, as in files from before they were stated.
-    if (outcome := model.pop("outcome", None)) is not None:
-        model["outcome"] = {k: v if not isinstance(v, float) or math.isfinite(v) else None for k, v in outcome.items()}
-    if (interval := model.pop("r_squared_interval", None)) is not None:
-        model["r_squared_interval"] = list(interval)
+    if model.r_squared_interval is not None:
+        fields["r_squared_interval"] = list(model.r_squared_interval)
+    if model.classes:
+        fields |= {"classes": list(model.classes), "by_class": list(map(list, model.weights))}
+        fields["intercepts"] = list(model.constants)
+    if model.outcome is not None:
+        fields["outcome"] = outcome_facts(model.outcome)
     content = {
         "format": FORMAT,
-        "model": {**model, "features": list(model["features"]), "coefficients": list(model["coefficients"])},
+        "model": fields,
         "study": public.study,
         "schema": public.schema.to(),
         "declared": public.declared,
@@ -233,43 +234,53 @@ def read_model(data: bytes) -> PublicModel:
 def _parse(content: Mapping[str, Any]) -> PublicModel:
     require_texts("a text of a model", content, ReleaseError)
     fields = dict(content["model"])
-    fields["features"] = tuple(fields["features"])
-    if not all(isinstance(text, str) for text in (*fields["features"], fields["label"], content["declared"])):
-        raise ValueError("features and labels are texts")
-    fields["coefficients"] = tuple(float(c) for c in fields["coefficients"])
-    if fields["ridge"] in (None, "nan"):
-        fields["ridge"] = math.inf if fields["ridge"] is None else math.nan
-    if fields["r_squared"] is None:
-        fields["r_squared"] = math.nan
+    named = (*fields["features"], fields["label"], content["declared"], *fields.get("classes", ()))
+    if not all(isinstance(text, str) for text in named):
+        raise ValueError("features, classes and labels are texts")
+    rows, constants = [fields["coefficients"]], [fields["intercept"]]
+    if classes := tuple(fields.get("classes", ())):
+        rows, constants = fields["by_class"], fields["intercepts"]
+        if not len(rows) == len(constants) == len(classes):
+            raise ValueError("as many rows of coefficients and intercepts as classes")
+    if any(len(row) != len(fields["features"]) for row in (*rows, fields["coefficients"])):
+        raise ValueError("as many coefficients as features")
+    ridge, r_squared, interval = fields["ridge"], fields["r_squared"], None
     if "r_squared_interval" in fields:
         low, high = (float(end) for end in fields["r_squared_interval"])
-        fields["r_squared_interval"] = (low, high)
-    if "outcome" in fields:
-        fields["outcome"] = _outcome(fields["outcome"])
-    model = _class_model(fields) if "classes" in fields else FittedModel(**fields)
-    if len(model.features) != len(model.coefficients):
-        raise ValueError("as many coefficients as features")
+        interval = (low, high)
+    model = FittedModel(
+        fields["task"],
+        fields["label"],
+        tuple(fields["features"]),
+        tuple(tuple(float(v) for v in row) for row in rows),
+        tuple(float(b) for b in constants),
+        fields["method"],
+        math.inf if ridge is None else float(ridge),
+        float(fields["freedom"]),
+        math.nan if r_squared is None else float(r_squared),
+        interval,
+        classes,
+        outcome=_outcome(fields["outcome"]) if "outcome" in fields else None,
+    )
     products = {str(name): tuple(map(str, factors)) for name, factors in content.get("interactions", {}).items()}
     return PublicModel(
         model, content["study"], Schema.of(content["schema"]), content["declared"], content["release"], products
     )
 
 
-def _outcome(kept: Mapping[str, Any]) -> Acceptance:
+def outcome_facts(outcome: FitOutcome) -> dict[str, Any]:
+    """What the gate said of a model, for its file and for programs; without what files did not always say."""
+    known = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in asdict(outcome).items()}
+    since = ("because", "converged", "asked", "used") if not outcome.because else ()
+    return {k: v for k, v in known.items() if k not in since}
+
+
+def _outcome(kept: Mapping[str, Any]) -> FitOutcome:
     """What the gate said of a model, from its file."""
     gain, error = (math.nan if kept[key] is None else float(kept[key]) for key in ("gain", "error"))
-    return Acceptance(str(kept["estimator"]), str(kept["why"]), bool(kept["fell_back"]), gain, error)
-
-
-def _class_model(fields: dict[str, Any]) -> ClassModel:
-    """A model of several classes: a row of coefficients and an intercept for each."""
-    fields["classes"] = tuple(str(c) for c in fields["classes"])
-    fields["by_class"] = tuple(tuple(float(v) for v in row) for row in fields["by_class"])
-    fields["intercepts"] = tuple(float(v) for v in fields["intercepts"])
-    sizes = {len(fields["classes"]), len(fields["by_class"]), len(fields["intercepts"])}
-    if len(sizes) != 1 or any(len(row) != len(fields["features"]) for row in fields["by_class"]):
-        raise ValueError("as many rows of coefficients and intercepts as classes")
-    return ClassModel(**fields)
+    because, asked, used = str(kept.get("because", "")), dict(kept.get("asked", {})), dict(kept.get("used", {}))
+    first = (str(kept["estimator"]), str(kept["why"]), bool(kept["fell_back"]), gain, error)
+    return FitOutcome(*first, because, bool(kept.get("converged", True)), asked, used)
 
 
 def partial_scores(table: Table, model: FittedModel, factors: Mapping[str, tuple[Coordinate, ...]]) -> Floats:
@@ -284,20 +295,19 @@ def _weighted(
     values: Mapping[Coordinate, Floats], model: FittedModel, factors: Mapping[str, tuple[Coordinate, ...]], rows: int
 ) -> Floats:
     """The sum of these coordinates, and of the interactions among them, times their weights."""
-    several = isinstance(model, ClassModel)
-    by_feature = np.array(model.by_class).T if isinstance(model, ClassModel) else np.array(model.coefficients)
-    score: Floats = np.zeros((rows, by_feature.shape[1]) if several else rows)
+    several, by_feature = bool(model.classes), np.array(model.weights).T
+    score: Floats = np.zeros((rows, len(model.weights)))
     for name, weight in zip(model.features, by_feature, strict=True):
         if all(factor in values for factor in factors[name]):
             found = np.prod([values[factor] for factor in factors[name]], axis=0)
-            score += (found[:, None] if several else found) * weight
-    return score
+            score += found[:, None] * weight
+    return score if several else score[:, 0]
 
 
 def parts_to_open(table: Table, public: PublicModel) -> Floats:
     """One party's part of the scores that a prediction across parties opens: of several classes no more than needed."""
     part = partial_scores(table, public.model, public.factors)
-    if isinstance(public.model, ClassModel):
+    if public.model.classes:
         # Chances depend on differences alone: the first class's own score would be one number more to learn from.
         return part[:, 1:] - part[:, :1]
     return part
@@ -305,22 +315,13 @@ def parts_to_open(table: Table, public: PublicModel) -> Floats:
 
 def predict(public: PublicModel, total: Floats) -> Floats:
     """From the sum of all partial scores to a probability, or to the label's own units."""
-    model = public.model
-    if isinstance(model, ClassModel):
-        chances: Floats = softmax(total + np.array(model.intercepts), axis=1)
-        return chances
-    score = total + model.intercept
-    if model.task == "poisson":
-        rate: Floats = np.clip(np.exp(np.minimum(score, 700.0)), *public.label[1].require_bounds())
-        return rate
-    if model.task == Task.LOGISTIC.value:
-        probability: Floats = expit(score)
-        return probability
-    _, column, level = public.label
-    signed = np.clip(score, -1.0, 1.0)
-    if column.bounds is not None and level is None:
-        return column.unsigned(signed)
+    model, (_, column, level) = public.model, public.label
+    score = total + (np.array(model.constants) if model.classes else model.intercept)
+    family = FAMILIES[model.task]
+    if not family.identity or (column.bounds is not None and level is None):
+        return family.predicted(score, column)
     # A linear model of a level: the declared label stands as -1 and 1, any other level as 0 and 1.
+    signed = np.clip(score, -1.0, 1.0)
     return (signed + 1.0) / 2.0 if public.schema.find(public.declared) == public.about.of else signed
 
 
@@ -442,21 +443,21 @@ def prediction_of(
     if len(taking) < 2:
         raise StudyError(f"the model has columns of {receiver} alone: it can score its records by itself")
     digest_of_model = hashlib.sha256(write_model(public)).hexdigest()
-    scores = len(public.model.classes) - 1 if isinstance(public.model, ClassModel) else 1
+    scores = max(len(public.model.classes) - 1, 1)
     return Prediction(digest_of_model, receiver, {party: needs.get(party, {}) for party in taking}, scores, ids)
 
 
 def receivers_scores(public: PublicModel, table: Table, opened: OpenedScores) -> Scores:
     """What the receiver opened, with the ids of its own table."""
     ids, total = table.ids, opened.scores
-    if isinstance(public.model, ClassModel):
+    if public.model.classes:
         total = np.insert(total.reshape(len(total), -1), 0, 0.0, axis=1)
     return Scores(None if ids is None else [ids[row] for row in opened.rows], predict(public, total))
 
 
 def scored_classes(public: PublicModel) -> tuple[str, ...]:
     """The levels that a model gives chances to, the positive one last of two; none where it predicts a number."""
-    if isinstance(public.model, ClassModel):
+    if public.model.classes:
         return public.model.classes
     if public.model.task != Task.LOGISTIC.value:
         return ()
@@ -471,7 +472,7 @@ def scores_csv(public: PublicModel, scores: Scores, id_column: str | None) -> st
     columns: dict[str, Any] = {}
     if scores.ids is not None and id_column is not None:
         columns[plain_cell(id_column)] = [plain_cell(text) for text in scores.ids]
-    if isinstance(public.model, ClassModel):
+    if public.model.classes:
         for k, name in enumerate(public.model.classes):
             columns[f"probability {name}"] = scores.values[:, k]
         columns["predicted"] = [plain_cell(public.model.classes[k]) for k in scores.values.argmax(axis=1)]

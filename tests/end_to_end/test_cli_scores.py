@@ -35,7 +35,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> R
 
 def write(folder: Path, task: str, label: str, weights: dict[str, float]) -> None:
     """A model by hand: what is tested is the scoring."""
-    model = FittedModel(task, label, tuple(weights), tuple(weights.values()), 0.25, "default", 0.1, 3.0, 0.5)
+    model = FittedModel(task, label, tuple(weights), (tuple(weights.values()),), (0.25,), "default", 0.1, 3.0, 0.5)
     schema = read_study(folder / "study.toml").agreement.schema
     public = PublicModel(model, "pay", schema, "works.rich" if task == "logistic" else label, "00" * 32)
     (folder / "model.json").write_bytes(write_model(public))

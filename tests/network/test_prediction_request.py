@@ -57,7 +57,7 @@ def edit(site: Path, old: str, new: str) -> None:
 
 def model_of(study: StudySpec, weights: dict[str, float] | None = None) -> bytes:
     chosen = weights or WEIGHTS
-    model = FittedModel("linear", "pay", tuple(chosen), tuple(chosen.values()), 0.1, "default", 0.1, 3.0, 0.5)
+    model = FittedModel("linear", "pay", tuple(chosen), (tuple(chosen.values()),), (0.1,), "default", 0.1, 3.0, 0.5)
     return write_model(PublicModel(model, "pay", study.agreement.schema, "works.pay", "00" * 32))
 
 

@@ -68,7 +68,7 @@ def plain(study: StudySpec, tmp_path: Path) -> StudySpec:
 def model_of(study: StudySpec, town: float = 0.125) -> PublicModel:
     """A model by hand: what is tested is the scoring."""
     chosen = {"hours": 0.5, "savings": -0.25} | ({"owner=yes": town} if town else {})
-    model = FittedModel("linear", "pay", tuple(chosen), tuple(chosen.values()), 0.1, "default", 0.1, 3.0, 0.5)
+    model = FittedModel("linear", "pay", tuple(chosen), (tuple(chosen.values()),), (0.1,), "default", 0.1, 3.0, 0.5)
     return PublicModel(model, "pay", study.agreement.schema, "works.pay", "00" * 32)
 
 

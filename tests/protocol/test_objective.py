@@ -12,8 +12,7 @@ import polars as pl
 import pytest
 from scipy.optimize import minimize
 
-from colonnade.analysis.objectives import declared_model, minimum_of, noisy_objective, objective_of
-from colonnade.analysis.polynomials import Polynomial, minimise
+from colonnade.analysis.polynomials import Polynomial, minimise, minimum_of, noisy_objective, objective_of
 from colonnade.analysis.request import ModelRequest
 from colonnade.consent.policy import policy_from
 from colonnade.foundation.errors import ColonnadeError, PolicyError, ReleaseError, StudyError
@@ -108,7 +107,7 @@ def test_across_machines_the_same_seed_gives_the_same_bytes(tmp_path: Path) -> N
     assert across.release is not None, across.errors
     values = [np.concatenate([b.values for b in r.blocks]) for r in (here, again, across.release)]
     assert np.array_equal(values[0], values[1]) and np.array_equal(values[0], values[2])
-    assert declared_model(here).coefficients == declared_model(across.release).coefficients
+    assert ModelRequest(here).model(None).coefficients == ModelRequest(across.release).model(None).coefficients
 
 
 def test_an_objective_without_a_minimum_ends_on_the_edge_and_says_so(tmp_path: Path) -> None:

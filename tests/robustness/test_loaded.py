@@ -111,7 +111,7 @@ def test_a_partys_job_loads_no_servers_role_no_solver_and_no_other_kind(job: dic
 @pytest.mark.parametrize("kind", ["Evaluate", "Predict"])
 def test_jobs_of_other_kinds_load_no_servers_role_and_no_product(kind: str) -> None:
     found = loaded(JOB.format(kind, kind))
-    assert not among(found, *SERVERS, *OTHER_PRODUCTS, "analysis.solve", "analysis.models", "analysis.glm", "report.")
+    assert not among(found, *SERVERS, *OTHER_PRODUCTS, "analysis.fit", "analysis.penalised", "analysis.glm", "report.")
 
 
 def test_a_servers_class_is_found_by_the_path_that_deployed_folders_name() -> None:

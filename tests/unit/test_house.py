@@ -218,7 +218,7 @@ BREACHES = {
         "crypto/masks.py": "colonnade.mechanism.moments",
     },
     "What is made of a release sees noisy moments alone": {"analysis/synthesis.py": "colonnade.mechanism.noise"},
-    "Making models is post-processing: it draws nothing": {"analysis/solve.py": "colonnade.mechanism.blocks"},
+    "Making models is post-processing: it draws nothing": {"analysis/posterior.py": "colonnade.mechanism.blocks"},
     "Backends do not know each other": {
         "crypto/plain.py": "colonnade.crypto.bgn",
         "crypto/lattice/party.py": "colonnade.crypto.bgn.pairing",

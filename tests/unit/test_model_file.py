@@ -11,7 +11,7 @@ from colonnade.mechanism.release import read_sealed, write_sealed
 from colonnade.model import FORMAT, PublicModel, read_model, write_model
 from colonnade.report.answers.coefficients import model_facts
 
-MODEL = FittedModel("linear", "a.y", ("x",), (0.5,), 0.1, "default", 0.01, 1.0, 0.3, (0.26, 0.34))
+MODEL = FittedModel("linear", "a.y", ("x",), ((0.5,),), (0.1,), "default", 0.01, 1.0, 0.3, (0.26, 0.34))
 PUBLIC = PublicModel(MODEL, "s", Schema({"a": {"x": Numeric(0, 1), "y": Numeric(0, 1)}}), "a.y", "d")
 
 

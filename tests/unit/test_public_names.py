@@ -22,7 +22,7 @@ EXPORTED = ESTIMATORS | OBJECTS | {"Schema", "Numeric", "Categorical", "Binary",
 PATHS = {
     "colonnade.analysis.components": {"components"},
     "colonnade.analysis.intervals": {"Intervals", "intervals"},
-    "colonnade.analysis.models": {"Question", "answer"},
+    "colonnade.analysis.question": {"Question"},
     "colonnade.analysis.released": {"Released"},
     "colonnade.analysis.request": {"ModelRequest"},
     "colonnade.analysis.solve": {"FittedModel", "ridge_path", "solve"},

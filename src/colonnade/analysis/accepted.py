@@ -10,17 +10,17 @@ log-loss, of counts Poisson's, of numbers half of the squared error over the var
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import hypot, inf, isfinite, nan, sqrt
-from typing import Any, TypeVar
+from math import hypot, inf, nan, sqrt
 
 import numpy as np
 
-from colonnade.analysis.glm import GAUSSIAN, Family, FeatureLaw
-from colonnade.analysis.model import Acceptance
+from colonnade.analysis.families import FAMILIES, Family
+from colonnade.analysis.glm import FeatureLaw
+from colonnade.analysis.model import FitOutcome, FittedModel
 from colonnade.mechanism.moments import Floats
 
-M = TypeVar("M")
-"""A model: `model.FittedModel`, which holds what is made here, or one of several classes."""
+BASE_RATE = "base rate"
+"""The estimator of a model without features."""
 FAINTEST = 0.05
 """Scores of which noise leaves nothing keep this standard deviation, and with it their order: it costs 0.0003 nats."""
 STEPS = 30
@@ -61,14 +61,14 @@ class Prospect:
         scores, target = self.law.records @ self.weights, self.family.constant(self.means)
         b = target
         for _ in range(MATCHING):
-            _, gradient = self.family.law(part * scores + b)
+            _, gradient = self.family.partition(part * scores + b)
             step = target - self.family.constant(self.law.weights @ gradient)
             b = b + step
             if np.abs(step).max() < 1e-9:
                 break
-        value, gradient = self.family.law(part * scores + b)
+        value, gradient = self.family.partition(part * scores + b)
         bent = float(self.family.variance(self.means) @ (self.weights * (self.law.gap @ self.weights)).sum(axis=0))
-        none = float(self.family.law(target[None, :])[0][0])
+        none = float(self.family.partition(target[None, :])[0][0])
         cost = float(self.law.weights @ value) - none - float(self.means @ (b - target)) + 0.5 * part**2 * bent
         return cost, float(self.law.weights @ (gradient * scores).sum(axis=1)) + part * bent, b
 
@@ -118,39 +118,45 @@ def quadratic(gram: Floats) -> FeatureLaw:
 
 def blur_of(family: Family, means: Floats, std: Floats) -> float:
     """What errors of the label's means cost, in the family's loss: half of their square over the variance."""
-    if family is GAUSSIAN:
-        return 0.5 * float(np.sum(std**2))
     # A share is between 0 and 1: noise beyond that says no more of it.
     known = np.minimum(std**2, 1.0 / 12.0) if family.bounded else std**2
     return 0.5 * float(np.sum(known / family.variance(means)))
 
 
-BASE = {"logistic": "share", "multinomial": "shares"}
+@dataclass(frozen=True)
+class Found:
+    """What an estimator made of a release, before it is judged."""
+
+    model: FittedModel
+    evidence: Prospect | None = None
+    """What the release says of it; None where it does not tell enough."""
+    told: str = ""
+    """What its estimator has to say of it."""
+    converged: bool = True
+    stopped: str = ""
+    """Why a minimiser stopped, where it did not call that a success."""
 
 
-def accepted(
-    model: M, estimator: str, evidence: Prospect | None = None, *, converged: bool = True, known: str = ""
-) -> M:
-    """The model with its outcome; in the place of one that did not converge the label's mean or shares alone.
-
-    `known` is what its estimator has to say of it.
-    """
-    fields: Any = model
-    base = f"the {BASE.get(fields.task, 'mean')} of {fields.label} alone"
-    numbers = [*fields.coefficients, fields.intercept, *np.ravel(getattr(model, "by_class", ()))]
-    if not converged or not all(isfinite(number) for number in numbers):
-        told = f"{estimator} has not converged on this release: the model is {base}, whatever the features are"
-        fallen: M = _without_features(fields, evidence, told)
-        return fallen
+def accepted(found: Found, outcome: FitOutcome) -> FittedModel:
+    """The model with its outcome; in the place of one that did not converge the label's mean or shares alone."""
+    model, evidence = found.model, found.evidence
+    base = f"the {base_of(model.task)} of {model.label} alone"
+    numbers = np.concatenate([np.ravel(model.weights), model.constants])
+    if not found.converged or not np.isfinite(numbers).all():
+        stopped = f" ({found.stopped})" if found.stopped else ""
+        told = f"{outcome.estimator} has not converged on this release{stopped}: the model is {base}, whatever the "
+        return _without_features(found, replace(outcome, why=f"{told}features are"))
     if evidence is None:
-        unknown: M = replace(fields, outcome=Acceptance(estimator, known))
-        return unknown
-    gain, error = evidence.gain, evidence.error
-    why = known
+        return replace(model, outcome=replace(outcome, why=found.told))
+    gain, error, why = evidence.gain, evidence.error, found.told
     if not why and not gain - evidence.blur / evidence.unit > WORTH + SURE * error:
         why = f"the release does not show that this model is better than {base}: {_expected(evidence)}"
-    judged: M = replace(fields, outcome=Acceptance(estimator, why, False, gain, error))
-    return judged
+    return replace(model, outcome=replace(outcome, why=why, gain=gain, error=error))
+
+
+def base_of(task: str) -> str:
+    """What a model of this task without features tells."""
+    return FAMILIES[task].base if task in FAMILIES else "mean"
 
 
 def _expected(evidence: Prospect) -> str:
@@ -162,12 +168,13 @@ def _expected(evidence: Prospect) -> str:
     return told
 
 
-def _without_features(model: Any, evidence: Prospect | None, why: str) -> Any:
-    constants = np.zeros(1) if evidence is None else evidence.family.constant(evidence.means)
-    outcome = Acceptance(BASE.get(model.task, "mean"), why, True, 0.0, 0.0)
-    none = replace(model, coefficients=(0.0,) * len(model.features), intercept=float(constants[0]), outcome=outcome)
-    none = replace(none, freedom=0.0, r_squared=nan, r_squared_interval=None)
-    if not hasattr(model, "by_class"):
-        return none
-    rows = tuple(none.coefficients for _ in constants)
-    return replace(none, intercept=0.0, by_class=rows, intercepts=tuple(float(b) for b in constants))
+def _without_features(found: Found, outcome: FitOutcome) -> FittedModel:
+    model = found.model
+    none = np.zeros(len(model.constants))
+    constants = none if found.evidence is None else found.evidence.family.constant(found.evidence.means)
+    rows = tuple((0.0,) * len(model.features) for _ in constants)
+    fallen = replace(outcome, estimator=BASE_RATE, fell_back=True, gain=0.0, error=0.0, converged=False)
+    return replace(
+        model, weights=rows, constants=tuple(float(b) for b in constants), freedom=0.0,
+        r_squared=nan, r_squared_interval=None, outcome=fallen,
+    )  # fmt: skip

@@ -47,6 +47,8 @@ def target_of(layout: Layout, task: Task, label: str | None) -> Target:
             if attribute.kind is Encoding.SIGNED and task is Task.LOGISTIC:
                 raise StudyError(f"the label of a logistic regression must be a level, got numeric column {label}")
             return Target(label, at, span.stop - 1 if level is None else span.start + level, 1.0, 0.0)
+        if task is Task.LOGISTIC:
+            raise StudyError(f"the label of a logistic regression must be binary or a level, got column {label}")
     raise StudyError(f"the label must be a numeric column or a level that was released, got label={label!r}")
 
 

@@ -10,64 +10,16 @@ features' covariance counts as a quadratic form, so that a column which no recor
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import expit
 
+from colonnade.analysis.families import Family
 from colonnade.mechanism.moments import Floats
 
-STEEPEST = 30.0
 ITERATIONS = 1000
 EXACT = 0.1
 """A fit has converged where it is the exact one of products that differ by less than this share of their own error."""
-LogPartition = Callable[[Floats], tuple[Floats, Floats]]
-"""From natural parameters (records x outputs) to A of each record and its gradient."""
-
-
-def gaussian(scores: Floats) -> tuple[Floats, Floats]:
-    """A linear model of the label itself."""
-    return 0.5 * (scores**2).sum(axis=1), scores
-
-
-def bernoulli(scores: Floats) -> tuple[Floats, Floats]:
-    """One yes or no."""
-    return np.logaddexp(0.0, scores).sum(axis=1), expit(scores)
-
-
-def categories(scores: Floats) -> tuple[Floats, Floats]:
-    """One of several classes."""
-    top = scores.max(axis=1, keepdims=True)
-    odds = np.exp(scores - top)
-    total = odds.sum(axis=1, keepdims=True)
-    odds /= total
-    return (top + np.log(total))[:, 0], odds
-
-
-def poisson(scores: Floats) -> tuple[Floats, Floats]:
-    """A count with a log-linear mean; beyond the steepest score A goes on in a straight line."""
-    inside = np.minimum(scores, STEEPEST)
-    rate = np.exp(inside)
-    return (rate * (1.0 + scores - inside)).sum(axis=1), rate
-
-
-@dataclass(frozen=True)
-class Family:
-    """A law of the label: its log-partition, and what its mean says of its scores and of its variance."""
-
-    law: LogPartition
-    constant: Callable[[Floats], Floats]
-    """The scores of a model without features that has these means."""
-    variance: Callable[[Floats], Floats]
-    bounded: bool = False
-    """Whether its means are shares."""
-
-
-GAUSSIAN = Family(gaussian, lambda mean: mean, np.ones_like)
-BERNOULLI = Family(bernoulli, lambda mean: np.log(mean) - np.log1p(-mean), lambda mean: mean * (1.0 - mean), True)
-CATEGORIES = Family(categories, np.log, lambda mean: mean * (1.0 - mean), True)
-POISSON = Family(poisson, np.log, lambda mean: mean)
 
 
 @dataclass(frozen=True)
@@ -109,6 +61,8 @@ class MomentFit:
     weights: Floats
     constants: Floats
     left: Floats
+    stopped: str = ""
+    """Why the optimiser stopped before it called that a success; empty where it did."""
 
 
 def fit_moments(
@@ -127,7 +81,7 @@ def fit_moments(
     sparse = bool(penalty.absolute.any())
 
     def smooth(w: Floats, b: Floats) -> tuple[float, Floats, Floats]:
-        value, gradient = family.law(records @ w + b)
+        value, gradient = family.partition(records @ w + b)
         pulled = law.weights[:, None] * gradient
         bent, drawn = slopes * (gap @ w) + squared * w, pull.factors * (form @ (w - centre))
         total = float(law.weights @ value - (right * w).sum() - means @ b + 0.5 * (bent * w).sum())
@@ -153,7 +107,8 @@ def fit_moments(
     parts = np.asarray(found.x, dtype=np.float64).reshape(rows, outputs)
     w = parts[:features] - parts[features : 2 * features] if sparse else parts[:features]
     _, slope, last = smooth(w, parts[-1])
-    # What an optimiser calls a success is not asked: the equations themselves say how far they are met.
+    # Whether it is good enough the equations themselves say: at rounding an optimiser stops without calling it success.
     left = np.where(w == 0.0, np.maximum(np.abs(slope) - absolute, 0.0), np.abs(slope + np.sign(w) * absolute))
     left = np.vstack([left * spread[:, None], np.abs(last)])
-    return MomentFit(w / spread[:, None], parts[-1], np.where(np.isfinite(left), left, np.inf))
+    left = np.where(np.isfinite(left), left, np.inf)
+    return MomentFit(w / spread[:, None], parts[-1], left, "" if found.success else str(found.message))

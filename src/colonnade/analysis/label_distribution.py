@@ -16,7 +16,6 @@ from colonnade.analysis.draws import uniform
 from colonnade.analysis.gibbs import Levels
 from colonnade.analysis.maxent import PairModel, TargetTables
 from colonnade.analysis.released import Released
-from colonnade.analysis.solve import solve
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.moments import Floats
 from colonnade.mechanism.objective import Task
@@ -53,6 +52,8 @@ class LabelDistribution:
 
 def label_distribution(released: Released, target: TargetTables, model: PairModel) -> LabelDistribution | None:
     """The law by the release's own model; None where it has none of the label from levels alone."""
+    from colonnade.analysis.solve import solve  # models of a part of the records are made of rows, and these of models
+
     label, columns = released.layout.label, released.tabular
     features = [i for i in range(len(released.layout.attributes)) if i != label]
     if released.numbers or released.release.plan["task"] != Task.LOGISTIC.value:

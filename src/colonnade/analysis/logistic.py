@@ -21,7 +21,8 @@ import numpy as np
 from scipy.special import expit, logit
 
 from colonnade.analysis.accepted import Prospect, along
-from colonnade.analysis.glm import BERNOULLI, FeatureLaw
+from colonnade.analysis.families import BERNOULLI
+from colonnade.analysis.glm import FeatureLaw
 from colonnade.analysis.posterior import FLOOR, NEGLIGIBLE, Fit, NoisyEquations, chosen_spread, prior_shapes
 from colonnade.mechanism.moments import Floats
 from colonnade.numerics.fitting import bisect

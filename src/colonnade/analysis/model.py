@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from math import nan
+from typing import Any
 
 import numpy as np
-from scipy.special import expit
 
-from colonnade.foundation.errors import StudyError
 from colonnade.mechanism.moments import Floats
-from colonnade.mechanism.objective import Task
+
+Row = tuple[float, ...]
 
 
 @dataclass(frozen=True)
-class Acceptance:
+class FitOutcome:
     """How a model came to be, and what the gate says of it."""
 
     estimator: str
-    """Which one made it, after any fall back."""
+    """Which one made it, after any fall back: a name of `fit.RULE`, or "base rate"."""
     why: str = ""
     """What a reader has to know before using it; empty where there is nothing."""
     fell_back: bool = False
@@ -26,6 +27,13 @@ class Acceptance:
     """By how much its loss on new records is expected to be below the base rate's; nan where it is not known."""
     error: float = nan
     """The standard deviation of that expectation."""
+    because: str = ""
+    """Why the rule took this estimator; empty in files from before this was said, as what follows."""
+    converged: bool = True
+    asked: Mapping[str, Any] = field(default_factory=dict)
+    """The request, by the parameters of `Release.solve`: the same request gives the same model."""
+    used: Mapping[str, float] = field(default_factory=dict)
+    """What the fit took where nothing was asked for: its columns, records, effective parameters."""
 
 
 @dataclass(frozen=True)
@@ -35,39 +43,54 @@ class FittedModel:
     task: str
     label: str
     features: tuple[str, ...]
-    coefficients: tuple[float, ...]
-    intercept: float
+    weights: tuple[Row, ...]
+    """One row of coefficients for each output."""
+    constants: Row
+    """One for each output."""
     method: str
     ridge: float
-    """Penalty per record with as many effective parameters as the fit used; infinite for the trivial model."""
+    """A penalty per record that was asked for, else one with as many effective parameters; infinite for the base rate.
+    It describes the fit: `outcome.asked` is what makes it again."""
     freedom: float
     """Effective number of parameters that the release decided."""
-    r_squared: float
+    r_squared: float = nan
     """Share of the target's variance that a linear fit explains on the records, by the release; nan where unknown."""
     r_squared_interval: tuple[float, float] | None = None
     """95% interval of `r_squared`; a model without one says nothing about its R^2."""
-    outcome: Acceptance | None = field(default=None, kw_only=True)
+    classes: tuple[str, ...] = ()
+    """Of a model of several classes, of which the largest score wins; each is an output."""
+    outcome: FitOutcome | None = field(default=None, kw_only=True)
     """What the gate says of it; none of a model in a file from before there was one."""
 
+    @property
+    def coefficients(self) -> Row:
+        """Those of the one output; of several the range over them."""
+        if not self.classes:
+            return self.weights[0]
+        return tuple(max(column) - min(column) for column in zip(*self.weights, strict=True))
+
+    @property
+    def intercept(self) -> float:
+        """Of the one output; 0 for several, which have one each."""
+        return 0.0 if self.classes else self.constants[0]
+
     def decision(self, encoded: Floats) -> Floats:
-        """Predicted label of a linear model, log-odds of a logistic one."""
+        """The score of encoded records: predicted label of a linear model, log-odds of a logistic one."""
         result: Floats = np.asarray(encoded, dtype=np.float64) @ np.array(self.coefficients) + self.intercept
         return result
 
-    def predict(self, encoded: Floats) -> Floats:
-        """Label clipped to its public range, or probability of the positive class."""
-        if self.task == Task.POLYNOMIAL.value:
-            raise StudyError("a declared objective has parameters and no scores")
-        value = self.decision(encoded)
-        result: Floats = np.clip(value, -1.0, 1.0) if self.task == Task.LINEAR.value else expit(value)
-        return result
+    def renamed(self, at: int, name: str, factor: float, shift: float) -> FittedModel:
+        """The same function with one feature under another name, which is factor * name + shift."""
+        names = (*self.features[:at], name, *self.features[at + 1 :])
+        rows = tuple((*row[:at], factor * row[at], *row[at + 1 :]) for row in self.weights)
+        moved = tuple(b + shift * row[at] for row, b in zip(self.weights, self.constants, strict=True))
+        return replace(self, features=names, weights=rows, constants=moved)
+
+    @property
+    def is_declared(self) -> bool:
+        """Whether these are the parameters of a declared objective."""
+        return self.task == DECLARED
 
 
-@dataclass(frozen=True)
-class ClassModel(FittedModel):
-    """A model of several classes: a score for each, of which the largest wins; `coefficients` are their ranges."""
-
-    classes: tuple[str, ...] = ()
-    by_class: tuple[tuple[float, ...], ...] = ()
-    """One row of coefficients for each class."""
-    intercepts: tuple[float, ...] = ()
+DECLARED = "polynomial"
+"""The task of a declared objective."""

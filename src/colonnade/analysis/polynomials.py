@@ -7,7 +7,7 @@ have no minimum: it is looked for in the ball alone, and the answer says whether
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations_with_replacement
 
@@ -15,14 +15,22 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from colonnade.analysis.accepted import Found
+from colonnade.analysis.model import FittedModel
+from colonnade.analysis.question import Problem
 from colonnade.analysis.sobol import sobol_points
+from colonnade.foundation.errors import ReleaseError, StudyError
+from colonnade.mechanism.declared import DeclaredObjective
 from colonnade.mechanism.moments import Encoding, Floats, Moments
 from colonnade.mechanism.objective import monomial, reduced
+from colonnade.mechanism.release import ReleaseRecord
 
 STEPS = 300
 SPREAD = 32
 """Starts that fill the ball evenly, besides its middle and two on each axis."""
 MOST_AXES = 16
+AT_ROUNDING = 8
+"""SLSQP's status where no direction goes down any more, but for rounding."""
 ON_EDGE = 1e-5
 """Of the radius: a minimum that is nearer to the edge lies on it."""
 
@@ -70,6 +78,8 @@ class Minimum:
     weights: Floats
     value: float
     on_edge: bool
+    converged: bool = True
+    """Whether some descent has ended in a minimum, and the one that found this did."""
 
 
 def minimise(polynomial: Polynomial, radius: float, metric: Floats, starts: Sequence[Floats] | None = None) -> Minimum:
@@ -88,20 +98,22 @@ def minimise(polynomial: Polynomial, radius: float, metric: Floats, starts: Sequ
         "jac": lambda w: -2 * metric @ w / radius**2,
     }
     options = {"maxiter": STEPS, "ftol": 1e-13}
-    best = Minimum(np.zeros(len(metric)), unit.value(np.zeros(len(metric))), False)
+    best = Minimum(np.zeros(len(metric)), unit.value(np.zeros(len(metric))), False, False)
     for start in _starts(radius, metric) if starts is None else starts:
-        found = minimize(
+        ended = minimize(
             unit.value, _within(start, radius, metric), jac=unit.slope, constraints=[inside], method="SLSQP",
             options=options,
-        ).x  # fmt: skip
-        if not np.isfinite(found).all():
+        )  # fmt: skip
+        if not np.isfinite(ended.x).all():
             continue
-        found = _within(found, radius, metric)
+        found, settled = _within(ended.x, radius, metric), bool(ended.success) or ended.status == AT_ROUNDING
         # A start that does better by rounding alone changes nothing: the answer is the first of its kind.
         if unit.value(found) < best.value - 1e-12 * max(1.0, abs(best.value)):
             on_edge = bool(np.sqrt(found @ metric @ found) >= radius * (1 - ON_EDGE))
-            best = Minimum(found, unit.value(found), on_edge)
-    return Minimum(best.weights, best.value * (size or 1.0), best.on_edge)
+            best = Minimum(found, unit.value(found), on_edge, settled)
+        elif settled and np.allclose(found, best.weights, rtol=0.0, atol=ON_EDGE * radius):
+            best = replace(best, converged=True)
+    return replace(best, value=best.value * (size or 1.0))
 
 
 def _within(w: Floats, radius: float, metric: Floats) -> Floats:
@@ -151,3 +163,54 @@ def released_sums(moments: Moments) -> dict[tuple[int, ...], float]:
                     std = float(np.sqrt((moments.std[levels, c] ** 2).sum()))
                     note(key, float(moments.value[levels, c].sum()), std)
     return out
+
+
+# A declared objective -------------------------------------------------------------------------------------------------
+def objective_of(release: ReleaseRecord) -> DeclaredObjective:
+    """The objective that a release was made for."""
+    agreement = release.agreement
+    try:
+        text, parameters = str(agreement["objective"]), tuple(map(str, agreement["parameters"]))
+        return DeclaredObjective(text, parameters, agreement["ball"])
+    except (KeyError, TypeError):
+        raise ReleaseError("the release was made for no declared objective") from None
+
+
+def noisy_objective(moments: Moments, declared: DeclaredObjective) -> Polynomial:
+    """The objective as a polynomial in its parameters, its coefficients divided by n."""
+    sums, place = released_sums(moments), {name: i for i, name in enumerate(declared.parameters)}
+    terms: dict[tuple[int, ...], float] = {}
+    for names, columns in declared.written(moments.layout).items():
+        value = sum(weight * sums[term] for term, weight in columns.items()) / moments.n
+        terms[tuple(place[name] for name in names)] = value
+    return Polynomial.of(terms, len(declared.parameters))
+
+
+def minimum_of(release: ReleaseRecord) -> Minimum:
+    """Where the released objective is least in its ball."""
+    declared = objective_of(release)
+    size = len(declared.parameters)
+    return minimise(noisy_objective(release.moments(), declared), declared.ball, np.eye(size))
+
+
+def declared_objective(problem: Problem) -> Found:
+    """The parameters as a model's coefficients; it scores nothing."""
+    asked, release = problem.question, problem.held.record
+    if release is None or asked.strength is not None:
+        raise StudyError(f"a declared objective has a minimum and takes no penalty, got ridge={asked.strength}")
+    declared, found = objective_of(release), minimum_of(release)
+    told, edge = f"minimum in the ball of radius {declared.ball:g}", ""
+    if found.on_edge:
+        told += ", on its edge: the objective may have no minimum, or one farther out"
+        edge = (
+            "the declared objective is least on the edge of its ball: it may have no minimum of radius "
+            f"{declared.ball:g}"
+        )
+    if not found.converged:
+        edge = "no descent of the declared objective has converged: the parameters may be no minimum"
+    nan, name = float("nan"), release.layout.columns[release.layout.label]
+    weights = tuple(float(w) for w in found.weights)
+    return Found(
+        FittedModel(asked.task, name, declared.parameters, (weights,), (0.0,), told, nan, float(len(weights))),
+        told=edge,
+    )

@@ -8,7 +8,7 @@ radius. How many records may lie outside the interval follows from the released 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
 from math import factorial, prod
@@ -17,9 +17,11 @@ import numpy as np
 from numpy.polynomial import Chebyshev
 from numpy.polynomial import Polynomial as Powers
 
-from colonnade.analysis.accepted import Prospect, along, blur_of
-from colonnade.analysis.glm import BERNOULLI
+from colonnade.analysis.accepted import Found, Prospect, along, blur_of
+from colonnade.analysis.families import BERNOULLI
+from colonnade.analysis.model import FittedModel
 from colonnade.analysis.polynomials import Polynomial, minimise, released_sums
+from colonnade.analysis.question import Problem
 from colonnade.foundation.errors import StudyError
 from colonnade.mechanism.moments import Floats, Layout, Moments
 from colonnade.mechanism.objective import monomial, reduced
@@ -42,6 +44,7 @@ class QuarticFit:
     """Whether a larger ball would have another minimum."""
     evidence: Prospect
     """What the second moments say of it."""
+    converged: bool
 
 
 def loss_coefficients(interval: float = INTERVAL) -> tuple[float, float]:
@@ -51,13 +54,13 @@ def loss_coefficients(interval: float = INTERVAL) -> tuple[float, float]:
     return float(found[2]), float(found[4])
 
 
-def quartic_fit(moments: Moments) -> QuarticFit:
-    """The minimum of the quartic objective in the declared ball, from the released sums alone."""
+def quartic_fit(moments: Moments, features: Sequence[int] | None = None) -> QuarticFit:
+    """The minimum of the quartic objective in the declared ball, from the released sums of these coordinates alone."""
     if not moments.sums:
         raise StudyError("a quartic needs a release of order 4, got one of order 2")
     layout, n = moments.layout, moments.n
     interval, radius = moments.interval or INTERVAL, moments.ball or REACH
-    columns = [0, *layout.features]
+    columns = [0, *(layout.features if features is None else features)]
     sums = released_sums(moments)
     label = layout.span(layout.label)
     right = moments.value[label.stop - 1][columns] / n
@@ -78,7 +81,24 @@ def quartic_fit(moments: Moments) -> QuarticFit:
     found = minimise(Polynomial.of(terms, len(columns)), radius, second, [np.zeros(len(columns)), start])
     outside = Polynomial.of(fourth, len(columns)).value(found.weights) / interval**4
     known = _evidence(found.weights, second, right, label_noise, n)
-    return QuarticFit(found.weights, min(max(outside, 0.0), 1.0), interval, found.on_edge, known)
+    share = min(max(outside, 0.0), 1.0)
+    return QuarticFit(found.weights, share, interval, found.on_edge, known, found.converged)
+
+
+def quartic(problem: Problem) -> Found:
+    """The model of a release of order 4."""
+    layout, nan = problem.layout, float("nan")
+    columns = [c for c in layout.features if layout.attribute_of[c] in problem.chosen]
+    found, names = quartic_fit(problem.moments, columns), tuple(layout.names[c] for c in columns)
+    told = f"quartic on scores of ±{found.interval:g}, at most {100 * found.outside:.2g}% of records outside"
+    if found.on_edge:
+        told += ", minimum on the edge of the ball"
+    constant, *weights = (float(w) for w in found.weights)
+    freedom = float(len(names))
+    model = FittedModel(
+        problem.question.task, problem.target.name, names, (tuple(weights),), (constant,), told, nan, freedom
+    )
+    return Found(model, found.evidence, converged=found.converged)
 
 
 def _evidence(weights: Floats, second: Floats, right: Floats, noise: Floats, n: int) -> Prospect:

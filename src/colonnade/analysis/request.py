@@ -1,22 +1,21 @@
-"""One request for a model of a release, answered from moments alone where that suffices, else from rows and tables."""
+"""One request for a model of a release: what a person asks for, and what the study says where nothing is asked."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from colonnade.analysis.cautions import attribute_of, constant_columns, faint_means, tied_attributes
 from colonnade.analysis.denoise import denoise
+from colonnade.analysis.fit import fit, path
 from colonnade.analysis.intervals import Intervals, intervals
-from colonnade.analysis.model import FittedModel
-from colonnade.analysis.models import Question, answer, check_question, held_features
-from colonnade.analysis.objectives import declared_model
-from colonnade.analysis.released import Known, Released
+from colonnade.analysis.model import DECLARED, FittedModel
+from colonnade.analysis.penalised import held_features
+from colonnade.analysis.question import Held, Question
+from colonnade.analysis.released import Known
 from colonnade.analysis.slopes import bin_numeric_columns
-from colonnade.analysis.solve import ridge_path, solve
-from colonnade.analysis.synthesis import FittedRelease, fit_release
-from colonnade.analysis.tables import Tables
+from colonnade.analysis.synthesis import FittedRelease
 from colonnade.foundation.errors import ReleaseError, StudyError
 from colonnade.foundation.schema import Column, estimated_notes
 from colonnade.mechanism.objective import Task
@@ -47,14 +46,13 @@ class ModelRequest:
     """Gives the release's maximum-entropy model, where it is kept; else it is fitted when it is needed."""
 
     def __post_init__(self) -> None:
-        if self._declared:
-            self._require_declared()
-        elif not self.from_moments and self.method != "default":
-            raise StudyError(f"method {self.method} goes with linear and logistic models of all records and a ridge")
-        if self.numbers and not self.from_moments:
-            raise StudyError(
-                "numbers in the place of bins go with linear and logistic models of all records and a ridge"
-            )
+        asked = self._question
+        if self._held.declared:
+            if asked.asked.keys() - {"seed"} != {"task"} or asked.task != DECLARED:
+                raise StudyError("a release of a declared objective has its minimum, and no other model")
+            return
+        if self.numbers:
+            asked.require_ridge("numbers in the place of bins go")
         for name in self.features or ():
             found = self.release.layout.find(name, column=True) if self.left_out else None
             if found is not None and found[0] in self._unknown:
@@ -62,16 +60,20 @@ class ModelRequest:
             if found is not None and (why := self.left_out.get(found[0])) is not None:
                 raise StudyError(f"a feature must not tell the label by how it is computed, got {name}, {why}")
 
-    def _require_declared(self) -> None:
-        """A release of a declared objective answers that objective alone."""
-        asked = (self.task in (None, Task.POLYNOMIAL.value), self.label is None, self.features is None, not self.given)
-        if not all(asked) or self.penalty != "ridge" or self.method != "default":
-            raise StudyError("a release of a declared objective has the minimum of that objective, and no other model")
+    @cached_property
+    def _held(self) -> Held:
+        return Held(self.release.moments(), self.release, self._cut_numbers, self.fit)
 
-    @property
-    def _declared(self) -> bool:
-        """Whether the release is of a declared objective, and has no label."""
-        return str(self.release.plan["task"]) == Task.POLYNOMIAL.value
+    @cached_property
+    def _question(self) -> Question:
+        """What is asked, before features that must not be used are left out."""
+        names = (self.features, self.given, self.method, self.numbers, self.seed)
+        return Question(self.label, self.fitting_task, self.penalty, None, *names)
+
+    @cached_property
+    def question(self) -> Question:
+        """What is asked, with the features that a model may use."""
+        return self._question if self.usable == self.features else replace(self._question, features=self.usable)
 
     @cached_property
     def left_out(self) -> dict[int, str]:
@@ -79,16 +81,15 @@ class ModelRequest:
 
         As one of the two is computed from the other, or as the attribute's own square was not released.
         """
-        return {} if self._declared else {**self._unknown, **tied_attributes(self.release, self.label)}
+        return {} if self._held.declared else {**self._unknown, **tied_attributes(self.release, self.label)}
 
     @cached_property
     def _unknown(self) -> dict[int, str]:
         """The study's label as a feature of another column's model, where nothing tells how far it varies."""
-        moments = self.release.moments()
-        layout = moments.layout
-        if self._declared or attribute_of(layout, self.label) in (layout.label, None):
+        layout = self._held.moments.layout
+        if self._held.declared or attribute_of(layout, self.label) in (layout.label, None):
             return {}
-        known = Known(denoise(moments))
+        known = Known(denoise(self._held.moments))
         return {} if known.has_square(layout.label) else {layout.label: "its square was not released"}
 
     @cached_property
@@ -101,56 +102,40 @@ class ModelRequest:
         if self.from_moments:
             held.add(layout.label)
         if self.given:
-            held |= Released(self.release).conditions(self.given).keys()
+            held |= self._held.released.conditions(self.given).keys()
         return tuple(layout.spelled(i) for i in range(len(layout.attributes)) if i not in held)
 
     @property
     def notes(self) -> list[str]:
         """What a reader of the model has to know of its features."""
         out = []
-        if self._declared:
+        if self._held.declared:
             return []
         if self.features is None and self.left_out:
             told = ", ".join(f"{self.release.layout.columns[i]} ({why})" for i, why in self.left_out.items())
             out.append(f"not used as features: {told}")
-        if self.given:
-            released = Released(self.release)
-            if held := held_features(released, self._questions(released, [None])[0]):
-                out.append(f"given {', '.join(self.given)}, {', '.join(held)}: left out of the model")
+        if self.given and (held := held_features(self._held.released, self.question)):
+            out.append(f"given {', '.join(self.given)}, {', '.join(held)}: left out of the model")
         asked = (self.release, self.label, self.usable)
         return [*out, *estimated_notes(self.release.schema.parties), *faint_means(*asked), *constant_columns(*asked)]
 
     @property
     def fitting_task(self) -> str:
         """The task that was asked for, else the study's, or several classes where the label has them."""
-        if self.task is not None:
-            return self.task
-        if self.label is not None:
+        if self.task is None and self.label is not None:
             found = self.release.layout.find(self.label)
             if found is not None and found[1] is None and self.release.layout.attributes[found[0]].size > 2:
                 return "multinomial"
-        return str(self.release.plan["task"])
+        return self.task or str(self.release.plan["task"])
 
     @property
     def from_moments(self) -> bool:
         """Whether the released moments answer it without rows and tables."""
-        return self.fitting_task in ("linear", "logistic") and not self.given and self.penalty == "ridge"
+        return self._question.from_moments
 
     def model(self, strength: float | None) -> FittedModel:
         """The model with this strength of the penalty; None: chosen from the noise."""
-        if self.fitting_task == Task.POLYNOMIAL.value:
-            return declared_model(self.release)
-        if not self.from_moments:
-            return self._answers([strength])[0]
-        return solve(
-            self.release.moments(),
-            Task(self.fitting_task),
-            method=self.method,
-            ridge=strength,
-            features=self.usable,
-            label=self.label,
-            numbers=self._cut_numbers,
-        )
+        return fit(self._held, replace(self.question, strength=strength))
 
     @cached_property
     def _cut_numbers(self) -> dict[int, Column]:
@@ -162,7 +147,7 @@ class ModelRequest:
         if not self.from_moments or self._cut_numbers:
             return None
         task = Task(self.fitting_task)
-        return intervals(self.release.moments(), task, features=self.usable, label=self.label, level=level)
+        return intervals(self._held.moments, task, features=self.usable, label=self.label, level=level)
 
     def certainty(self) -> Intervals:
         """The same; where a model has no intervals, the reason."""
@@ -173,25 +158,6 @@ class ModelRequest:
 
     def path(self) -> list[FittedModel]:
         """One model for each of several strengths of the penalty."""
-        if self.fitting_task == Task.POLYNOMIAL.value:
+        if self._held.declared:
             return [self.model(None)]
-        if not self.from_moments:
-            return self._answers(PATH_PENALTIES)
-        moments, task = self.release.moments(), Task(self.fitting_task)
-        return list(
-            ridge_path(moments, task, PATH_RIDGES, features=self.usable, label=self.label, numbers=self._cut_numbers)
-        )
-
-    def _answers(self, strengths: Sequence[float | None]) -> list[FittedModel]:
-        released = Released(self.release)
-        questions = self._questions(released, strengths)
-        check_question(released, questions[0])
-        fitted = None
-        if self.given:
-            fitted = self.fit() if self.fit else fit_release(Tables.of(released), self.seed, released.impossible())
-        return [answer(released, question, self.seed, fitted) for question in questions]
-
-    def _questions(self, released: Released, strengths: Sequence[float | None]) -> list[Question]:
-        label = self.label or released.short(released.layout.label)
-        known = (self.usable, self.given)
-        return [Question(label, self.fitting_task, self.penalty, strength, *known) for strength in strengths]
+        return path(self._held, self.question, PATH_RIDGES if self.from_moments else PATH_PENALTIES)

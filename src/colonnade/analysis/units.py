@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from colonnade.analysis.intervals import Intervals
-from colonnade.analysis.model import ClassModel, FittedModel
+from colonnade.analysis.model import FittedModel
 from colonnade.foundation.names import ColumnRef
 from colonnade.foundation.schema import Column, Schema
 
@@ -54,7 +54,7 @@ def label_units(model: FittedModel, column: Column, level: str | None, declared:
 
     A linear model of a level has it as -1 and 1 where the study named it, and as 0 and 1 elsewhere.
     """
-    if model.task != "linear" or isinstance(model, ClassModel):
+    if model.task != "linear" or model.classes:
         return 1.0, 0.0
     if column.bounds is not None and level is None:
         low, high = column.require_bounds()

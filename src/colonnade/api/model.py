@@ -11,7 +11,6 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from colonnade.analysis.model import ClassModel
 from colonnade.api.display import Shown, warn_of
 from colonnade.data.sources import Source
 from colonnade.foundation.errors import DataError, StudyError
@@ -21,7 +20,7 @@ from colonnade.model import PublicModel, Scores, read_model, require_apart, scor
 
 if TYPE_CHECKING:
     from colonnade.analysis.intervals import Intervals
-    from colonnade.analysis.model import Acceptance
+    from colonnade.analysis.model import FitOutcome
     from colonnade.analysis.request import ModelRequest
     from colonnade.analysis.units import Units
     from colonnade.report.results import Answer
@@ -49,7 +48,7 @@ class Model(Shown):
     notes : list of str
         What to know of it: that it may be no better than the label's mean or shares alone, or of columns that were not
         used, which a file does not tell.
-    outcome : colonnade.analysis.model.Acceptance
+    outcome : colonnade.analysis.model.FitOutcome
         Which estimator made it, whether it fell back, and by how much it is expected to be better than the base rate.
     """
 
@@ -95,7 +94,7 @@ class Model(Shown):
         return self.public.warnings
 
     @property
-    def outcome(self) -> Acceptance | None:
+    def outcome(self) -> FitOutcome | None:
         return self.public.model.outcome
 
     @property
@@ -171,10 +170,8 @@ class Model(Shown):
         model = self.public.model
         if not self.public.is_declared:
             self.public.factors  # noqa: B018 - refuses features that may be of two columns
-        if not isinstance(model, ClassModel):
-            return of(model.coefficients, model.intercept)
-        rows = zip(model.classes, model.by_class, model.intercepts, strict=True)
-        return {name: of(row, b) for name, row, b in rows}
+        found = [of(row, b) for row, b in zip(model.weights, model.constants, strict=True)]
+        return dict(zip(model.classes, found, strict=True)) if model.classes else found[0]
 
     @property
     def odds_ratios(self) -> dict[str, float]:

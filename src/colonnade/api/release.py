@@ -203,12 +203,8 @@ class Release(Shown):
         seed: int,
         numbers: Any = None,
     ) -> ModelRequest:
-        from colonnade.analysis.models import PENALTIES, TASKS
         from colonnade.analysis.request import ModelRequest
 
-        for name, value, known in (("task", task, TASKS), ("penalty", penalty, PENALTIES)):
-            if value is not None and value not in known:
-                raise StudyError(f"{name} must be one of {', '.join(known)}, got {name}={value!r}")
         columns, taken = (None if names is None else listed(names) for names in (features, numbers))
         fit = partial(self._fitted, seed)
         return ModelRequest(

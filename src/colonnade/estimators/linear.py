@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from sklearn.base import RegressorMixin
 
-from colonnade.analysis.model import FittedModel
-from colonnade.analysis.models import Question, answer
-from colonnade.analysis.released import Released
+from colonnade.analysis.families import POISSON
+from colonnade.analysis.question import Question
 from colonnade.estimators.vertical import ASSUMED, Floats, Vertical
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.schema import Column
@@ -106,9 +106,8 @@ class VerticalPoissonRegressor(VerticalLinearRegression):
                 f"a Poisson regression needs declared bounds of its label from 0 up, got label={self.label!r}"
             )
 
-    def _solve(self) -> FittedModel:
-        question = Question(self._label_name, "poisson", strength=self.ridge)
-        return answer(Released(self.release_), question)
+    def _question(self) -> Question:
+        return replace(super()._question(), task=POISSON.task)
 
     def _units(self) -> tuple[float, float]:
         return 1.0, 0.0
@@ -116,5 +115,4 @@ class VerticalPoissonRegressor(VerticalLinearRegression):
     def predict(self, X: Any) -> Floats:
         """The mean count, within the label's declared range."""
         column = self.schema_.columns[self.schema_.find(self._label_name)]
-        mean: Floats = np.clip(np.exp(np.minimum(self._score(X), 700.0)), *column.require_bounds())
-        return mean
+        return POISSON.predicted(self._score(X), column)

@@ -10,11 +10,6 @@ from scipy.special import log_softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
-from colonnade.analysis.intervals import Intervals
-from colonnade.analysis.model import FittedModel
-from colonnade.analysis.models import Question, answer
-from colonnade.analysis.released import Released
-from colonnade.analysis.request import ModelRequest
 from colonnade.estimators.frames import classes_of
 from colonnade.estimators.vertical import Floats, Vertical
 from colonnade.foundation.errors import DataError, SchemaError, StudyError
@@ -71,15 +66,6 @@ class VerticalLogisticRegression(ClassifierMixin, Vertical):  # type: ignore[mis
         """Refuse before the spend what several classes do not have."""
         if self.method != "default" or not self.fit_intercept:
             raise StudyError("a regression of several classes has an intercept and the default method, and no other")
-
-    def _solve(self) -> FittedModel:
-        if len(self.classes_) == 2:
-            return super()._solve()
-        question = Question(self._label_name, Task.MULTINOMIAL.value, strength=self.ridge)
-        return answer(Released(self.release_), question)
-
-    def _certainty(self) -> Intervals:
-        return super()._certainty() if len(self.classes_) == 2 else ModelRequest(self.release_).certainty()
 
     def _store(self, coefficients: Floats, intercepts: Floats) -> None:
         self.coef_, self.intercept_ = coefficients, intercepts

@@ -20,11 +20,12 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, check_X_y, validate_data
 
 from colonnade.analysis.cautions import constant_columns, faint_means
+from colonnade.analysis.fit import fit
 from colonnade.analysis.intervals import Intervals, intervals
-from colonnade.analysis.model import ClassModel, FittedModel
+from colonnade.analysis.model import FittedModel
+from colonnade.analysis.question import Held, Question
 from colonnade.analysis.request import ModelRequest
 from colonnade.analysis.slopes import bin_numeric_columns
-from colonnade.analysis.solve import METHODS, solve
 from colonnade.analysis.units import Units
 from colonnade.data.table import Table, table_from
 from colonnade.estimators.frames import (
@@ -143,15 +144,13 @@ class Vertical(BaseEstimator):  # type: ignore[misc]
     def _solve(self) -> FittedModel:
         """The model of the release."""
         moments = self.release_.moments()
-        numbers = bin_numeric_columns(moments.layout, self.schema_)
-        return solve(
-            moments,
-            self._task,
-            method=self.method,
-            ridge=self.ridge,
-            intercept=self.fit_intercept,
-            numbers=numbers,
-        )
+        held = Held(moments, self.release_, bin_numeric_columns(moments.layout, self.schema_))
+        return fit(held, self._question())
+
+    def _question(self) -> Question:
+        """Which model of the release is wanted."""
+        asked = self._session_task().value
+        return Question(task=asked, strength=self.ridge, method=self.method, intercept=self.fit_intercept)
 
     def _session_task(self) -> Task:
         """What the session is planned for."""
@@ -175,10 +174,7 @@ class Vertical(BaseEstimator):  # type: ignore[misc]
 
     def _check_solver(self) -> None:
         """Refuse what the solver would refuse, before the spend rather than after it."""
-        if self.method not in METHODS:
-            raise StudyError(f"method must be one of {', '.join(METHODS)}, got method={self.method!r}")
-        if self.ridge is not None and not self.ridge >= 0:
-            raise StudyError(f"ridge must be at least 0, got ridge={self.ridge}")
+        Question(strength=self.ridge, method=self.method)
 
     def _assumed(self) -> list[str]:
         """What is taken for granted where nothing was declared."""
@@ -377,7 +373,7 @@ class Vertical(BaseEstimator):  # type: ignore[misc]
         """The model's value for raw records, a column for each of several classes: the sum of the parties' parts."""
         check_is_fitted(self)
         frame, model = self._frame(self._validate(X), self.schema_), self.model_
-        constant = model.intercepts if isinstance(model, ClassModel) else model.intercept
+        constant = model.constants if model.classes else model.intercept
         score: Floats = np.zeros((frame.height, *np.shape(constant))) + np.array(constant)
         taken = self._taken
         factors = factors_of(taken, model.features)
@@ -402,9 +398,7 @@ class Vertical(BaseEstimator):  # type: ignore[misc]
         model, units, taken = self.model_, self._data_units, self._taken
         order = [c for name in self._names for c in taken.texts(taken.find(name)) if c in model.features]
         self.encoded_feature_names_ = np.array(order, dtype=object)
-        rows = [(model.coefficients, model.intercept)]
-        if isinstance(model, ClassModel):
-            rows = list(zip(model.by_class, model.intercepts, strict=True))
+        rows = zip(model.weights, model.constants, strict=True)
         found = [units.convert(model.features, row, constant) for row, constant in rows]
         self._store(np.array([[own[c] for c in order] for own, _ in found]), np.array([b for _, b in found]))
 
@@ -416,9 +410,9 @@ class Vertical(BaseEstimator):  # type: ignore[misc]
 
     def _certainty(self) -> Intervals:
         """The intervals as encoded."""
-        if bin_numeric_columns(self.release_.layout, self.schema_):
-            return ModelRequest(self.release_).certainty()
-        return intervals(self.release_.moments(), self._task, intercept=self.fit_intercept)
+        if self.fit_intercept:
+            return ModelRequest(self.release_, self._question().task).certainty()
+        return intervals(self.release_.moments(), self._task, intercept=False)
 
     def _units(self) -> tuple[float, float]:
         """What a model's unit is worth in the label's, and the label at 0."""

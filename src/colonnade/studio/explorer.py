@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from colonnade.analysis.model import ClassModel
 from colonnade.analysis.released import Released
 from colonnade.analysis.request import ModelRequest
 from colonnade.analysis.synthesis import FittedRelease, Synthetic, draw_rows, fit_release
@@ -167,7 +166,7 @@ def _answer(public: PublicModel, found: Any) -> list[dict[str, Any]]:
     """What the model says: a chance for each class, or a number in the label's own units."""
     model = public.model
     name, column, level = public.label
-    if isinstance(model, ClassModel):
+    if model.classes:
         pairs = zip(model.classes, found, strict=True)
         return [{"what": f"chance that {name} is {c}", "value": float(p), "share": True} for c, p in pairs]
     if model.task == "logistic":

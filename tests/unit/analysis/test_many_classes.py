@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 import colonnade as cn
-from colonnade.analysis import gibbs, models
+from colonnade.analysis import families, gibbs, penalised
 from colonnade.analysis.draws import seeded
 from colonnade.foundation.errors import StudyError
 
@@ -57,11 +57,11 @@ def _release() -> cn.Release:
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_many_classes_take_fewer_records_and_too_many_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     release, counts = _release(), []
-    plain = models.fit_moments
-    monkeypatch.setattr(models, "MOST_SCORES", 3 * 1000)
-    monkeypatch.setattr(models, "fit_moments", lambda law, *rest: counts.append(len(law.records)) or plain(law, *rest))
+    at, plain = penalised, penalised.fit_moments
+    monkeypatch.setattr(penalised, "MOST_SCORES", 3 * 1000)
+    monkeypatch.setattr(at, "fit_moments", lambda law, *rest: counts.append(len(law.records)) or plain(law, *rest))
     release.solve("c")
     assert counts == [1000]
-    monkeypatch.setattr(models, "MOST_CLASSES", 2)
+    monkeypatch.setattr(families, "MOST_CLASSES", 2)
     with pytest.raises(StudyError, match="a label of at most 2 levels, got c with 3"):
         release.solve("c")

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colonnade.analysis.model import ClassModel, FittedModel
+from colonnade.analysis.model import FittedModel
 from colonnade.foundation.names import plain_cell
 from colonnade.foundation.schema import Schema
 from colonnade.model import PublicModel, Scores, scores_csv
@@ -60,7 +60,7 @@ def levels(*names: str) -> dict[str, Any]:
 
 
 def test_scores_are_plain_and_numbers_stay_numbers() -> None:
-    model = FittedModel("logistic", f"y={EVIL}", ("x",), (1.0,), 0.0, "default", 0.0, 1.0, 0.0)
+    model = FittedModel("logistic", f"y={EVIL}", ("x",), ((1.0,),), (0.0,), "default", 0.0, 1.0, 0.0)
     public = PublicModel(model, "s", schema(EVIL), "y", "")
     text = scores_csv(public, Scores(["+1", EVIL, "'=1"], np.array([0.9, 0.1, 0.6])), "=id")
     require_plain(text)
@@ -71,15 +71,13 @@ def test_scores_are_plain_and_numbers_stay_numbers() -> None:
         ["''=1", "0.6", f"'{EVIL}"],
     ]
     linear = PublicModel(
-        FittedModel("linear", "x", ("x",), (1.0,), 0.0, "default", 0.0, 1.0, 0.0), "s", schema("yes"), "x", ""
+        FittedModel("linear", "x", ("x",), ((1.0,),), (0.0,), "default", 0.0, 1.0, 0.0), "s", schema("yes"), "x", ""
     )
     assert cells(scores_csv(linear, Scores(["p"], np.array([-0.5])), "id"))[1] == ["p", "-0.5"]
 
 
 def test_classes_in_scores_are_plain() -> None:
-    model = SimpleNamespace(classes=(EVIL, "b"))
-    public = SimpleNamespace(model=ClassModel.__new__(ClassModel))
-    public.model.__dict__.update(vars(model))
+    public = SimpleNamespace(model=SimpleNamespace(classes=(EVIL, "b")))
     text = scores_csv(public, Scores(["p"], np.array([[0.8, 0.2]])), "id")  # type: ignore[arg-type]
     require_plain(text)
     assert cells(text)[1][-1] == f"'{EVIL}"

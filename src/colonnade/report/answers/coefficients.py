@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
-from colonnade.analysis.model import ClassModel
 from colonnade.analysis.units import Units, label_units
 from colonnade.foundation.names import ColumnRef
 from colonnade.foundation.shown import figure
@@ -57,9 +56,9 @@ def params(public: PublicModel, units: Units | None = None) -> Listing:
     """Every coefficient, largest first as encoded; of several classes a column for each of them."""
     model, own_units = public.model, units or units_of(public)
     rows = {"estimate": (model.coefficients, model.intercept)}
-    if isinstance(model, ClassModel):
-        rows = dict(zip(model.classes, zip(model.by_class, model.intercepts, strict=True), strict=True))
-    several, odds = isinstance(model, ClassModel), model.task == "logistic" and not public.interactions
+    if model.classes:
+        rows = dict(zip(model.classes, zip(model.weights, model.constants, strict=True), strict=True))
+    several, odds = bool(model.classes), model.task == "logistic" and not public.interactions
     # The units of a product of columns are those of none of them.
     coded = units is None and not several and (public.is_declared or bool(public.interactions))
     found = {name: own_units.convert(model.features, row, constant) for name, (row, constant) in rows.items()}
@@ -110,7 +109,7 @@ def conf_int(public: PublicModel, found: Intervals, units: Units | None = None) 
 def fitted(public: PublicModel, found: Intervals | None, reason: str = NO_FILE, shown: int = SHOWN) -> Answer:
     """The whole model; without intervals the reason, or nothing of them where it is empty."""
     facts = {**model_facts(public), **({} if found is None else interval_facts(public, found))}
-    several = isinstance(public.model, ClassModel)
+    several = public.model.classes
     note = DECLARED if public.is_declared else CODED if public.interactions else CLASSES if several else UNITS
     parts: list[Part] = [
         replace(params(public), shown=shown),
@@ -285,8 +284,8 @@ def model_facts(public: PublicModel) -> dict[str, Any]:
     """A model with its coefficients by feature: as coded, and under `params` in the data's units."""
     model = public.model
     several: dict[str, Any] = {}
-    if isinstance(model, ClassModel):
-        rows = zip(model.classes, model.by_class, model.intercepts, strict=True)
+    if model.classes:
+        rows = zip(model.classes, model.weights, model.constants, strict=True)
         several["classes"] = {
             name: {"coefficients": dict(zip(model.features, row, strict=True)), "intercept": b} for name, row, b in rows
         }

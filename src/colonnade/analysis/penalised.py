@@ -1,8 +1,8 @@
-"""Models of any released column: several classes, counts, sparse weights, a part of the records.
+"""Penalised models of any released column: several classes, counts, sparse weights, a part of the records.
 
-The law of the features is that of rows drawn from the maximum-entropy model, and the products of the label with the
-features are those of the denoised tables. Tables of two columns say nothing of how a third one changes their
-dependence: no model here has an interaction, and none can be fitted to a release.
+The law of the features is that of records that are plausible with the release, or of rows drawn from the
+maximum-entropy model, and the products of the label with the features are those of the denoised tables. Tables of two
+columns say nothing of how a third one changes their dependence: no model here has an interaction but declared ones.
 """
 
 from __future__ import annotations
@@ -12,46 +12,31 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from colonnade.analysis.accepted import Prospect, accepted, blur_of
+from colonnade.analysis.accepted import Found, Prospect, blur_of
 from colonnade.analysis.bins import bin_means
 from colonnade.analysis.conditions import held_coordinates, held_sums
 from colonnade.analysis.denoise import Estimate
 from colonnade.analysis.draws import seeded
 from colonnade.analysis.equations import Target, coordinates_of, equations
+from colonnade.analysis.families import Family, LabelPlace, Outputs, family_of
 from colonnade.analysis.from_bins import encode_levels, fill_numbers
-from colonnade.analysis.glm import (
-    BERNOULLI,
-    CATEGORIES,
-    EXACT,
-    GAUSSIAN,
-    POISSON,
-    Family,
-    FeatureLaw,
-    MomentFit,
-    Penalty,
-    Prior,
-    fit_moments,
-)
+from colonnade.analysis.glm import EXACT, FeatureLaw, MomentFit, Penalty, Prior, fit_moments
 from colonnade.analysis.logistic import LARGEST_SHARE, SHAPES, feature_law
-from colonnade.analysis.model import ClassModel, FittedModel
+from colonnade.analysis.model import FittedModel
 from colonnade.analysis.plausible import fill_products, plausible_records, with_target
 from colonnade.analysis.posterior import Fit, NoisyEquations, followed_noise, posterior, prior_shapes
+from colonnade.analysis.question import Held, Question
 from colonnade.analysis.released import Released
 from colonnade.analysis.shrinkage import bounded_mean
 from colonnade.analysis.synthesis import FittedRelease, draw_levels, fit_release
 from colonnade.analysis.tables import Tables
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.schema import Column
-from colonnade.foundation.threads import small_on_one_thread
 from colonnade.mechanism.moments import Encoding, Floats, Moments
 
-TASKS = ("linear", "logistic", "multinomial", "poisson")
-PENALTIES = ("ridge", "lasso", "elastic-net")
 RECORDS = 8192
 MOST_SCORES = 1 << 20
 """Records of a model times its classes; where there are many classes, fewer records stand for the features' law."""
-MOST_CLASSES = 1000
-"""Levels of a multinomial model's label: 400 take about 20 CPU seconds, and time grows with their number."""
 NEGLIGIBLE = 1e-12
 ROUNDING = 1e-5
 """Per record: what equations are met up to counts as met."""
@@ -66,47 +51,22 @@ WIDEST = 2.5
 """Weights of log-odds of this size cost half a nat in all records together, whatever penalty is asked for."""
 
 
-@dataclass(frozen=True)
-class Question:
-    """Which model is asked for."""
-
-    label: str
-    task: str
-    penalty: str = "ridge"
-    strength: float | None = None
-    """Per record; chosen from the noise if not given."""
-    features: tuple[str, ...] | None = None
-    given: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        if self.task not in TASKS:
-            raise StudyError(f"task must be one of {', '.join(TASKS)}, got task={self.task!r}")
-        if self.penalty not in PENALTIES:
-            raise StudyError(f"penalty must be one of {', '.join(PENALTIES)}, got penalty={self.penalty!r}")
-        if self.strength is not None and not self.strength >= 0:
-            raise StudyError(f"the strength of a penalty must be at least 0, got {self.strength}")
-
-
-def check_question(released: Released, question: Question) -> None:
-    """Refuse a question that the release cannot answer, before anything is fitted."""
+def penalised(held: Held, question: Question) -> Found:
+    """The penalised fit of a family; under conditions to rows of the maximum-entropy model that meet them."""
+    if question.method != "default":
+        question.require_ridge(f"method {question.method} goes")
+    released = held.released
     label, given = _Label.of(released, question), released.conditions(question.given)
-    released.require_model(label.attribute, _chosen(released, question, label.attribute, given), given)
-
-
-@small_on_one_thread
-def answer(released: Released, question: Question, seed: int = 0, fitted: FittedRelease | None = None) -> FittedModel:
-    """The model that is asked for; `fitted` saves fitting the maximum-entropy model again."""
-    label = _Label.of(released, question)
-    given = released.conditions(question.given)
     if label.attribute in given:
         raise StudyError(f"a condition on the label {question.label} leaves nothing to learn")
     chosen = _chosen(released, question, label.attribute, given)
-    held = held_coordinates(released.layout, _coordinates(released, chosen), given)
-    at = [k for k in _coordinates(released, chosen) if k not in held]
-    count = min(RECORDS, MOST_SCORES // max(len(label.classes), 1))
+    released.require_model(label.attribute, chosen, given)
+    held_out = held_coordinates(released.layout, _coordinates(released, chosen), given)
+    at = [k for k in _coordinates(released, chosen) if k not in held_out]
+    count = min(RECORDS, MOST_SCORES // max(len(label.outputs.classes), 1))
     if given:
-        fitted = fitted or fit_release(Tables.of(released), seed, released.impossible())
-        known = _under_conditions(fitted, label, at, given, count, seed)
+        rows = held.rows() if held.rows else fit_release(Tables.of(released), question.seed, released.impossible())
+        known = _under_conditions(rows, label, at, given, count, question.seed)
     else:
         known = _of_moments(released, label, chosen, at, count)
     fit = fit_moments(known.law, known.shrunk, known.means, label.family, _penalty(known, question), known.pull)
@@ -116,13 +76,7 @@ def answer(released: Released, question: Question, seed: int = 0, fitted: Fitted
     model = _model(released, question, label, at, found.weights, constants - known.centre @ found.weights)
     error = np.vstack([known.error(known.spread), known.spread / known.n])
     met = bool((fit.left <= ROUNDING + EXACT * np.sqrt(error)).all())
-    return accepted(model, _estimator(question), found, converged=met)
-
-
-def _estimator(question: Question) -> str:
-    """What a reader may call it."""
-    told = "" if question.strength is None else f" of strength {question.strength:g}"
-    return f"{question.penalty}{told}, {question.task}"
+    return Found(model, found, converged=met, stopped=fit.stopped)
 
 
 @dataclass(frozen=True)
@@ -179,7 +133,7 @@ def _of_moments(released: Released, label: _Label, chosen: Sequence[int], at: Se
         return records[:, columns], weights
 
     centre, places = estimate.margin[columns] / estimate.n, [columns.index(k) for k in at]
-    return _known(systems, draw, centre, means, unsure, label, places, moments.n)
+    return _known(systems, draw, centre, (means, unsure), label, places, moments.n)
 
 
 def _means(estimate: Estimate, label: _Label) -> tuple[Floats, Floats]:
@@ -187,7 +141,7 @@ def _means(estimate: Estimate, label: _Label) -> tuple[Floats, Floats]:
     means = label.products(estimate, estimate.value[:1])[0] / estimate.n
     std = np.sqrt(estimate.std[0, estimate.layout.span(label.attribute)] ** 2 @ label.matrix**2) / estimate.n
     if not label.family.bounded:
-        return means if label.family is GAUSSIAN else np.maximum(means, LEAST), std
+        return means if label.family.identity else np.maximum(means, LEAST), std
     shares = np.array([bounded_mean(m, s, 0.0, 1.0) for m, s in zip(means, std, strict=True)])
     shares = np.clip(shares, LEAST, 1.0 - LEAST)
     return shares / shares.sum() if label.classes else shares, std
@@ -230,14 +184,13 @@ def _known(
     systems: Sequence[NoisyEquations],
     draw: Callable[[Floats], tuple[Floats, Floats]],
     centre: Floats,
-    means: Floats,
-    unsure: Floats,
+    known: tuple[Floats, Floats],
     label: _Label,
     at: Sequence[int],
     n: float,
 ) -> _Known:
-    """What equations and records say together of the features at some places."""
-    gram, take = systems[0].gram, list(at)
+    """What equations and records say together of the features at some places, and of the outputs' known means."""
+    (means, unsure), gram, take = known, systems[0].gram, list(at)
     fits = [posterior(system) for system in systems]
     right = np.column_stack([system.right for system in systems])
     shrunk = gram @ np.column_stack([fit.weights for fit in fits])
@@ -276,7 +229,7 @@ def _pull(
         variance = float(own.explainable) if np.isfinite(own.explainable) else 1.0
         explained = min(float(fit.weights @ own.gram @ fit.weights) / max(variance, 1e-300), LARGEST_SHARE)
         slope = mean if label.classes else float(label.family.variance(np.array([mean]))[0])
-        scales.append(1.0 / (slope * (1.0 - (0.0 if label.family is GAUSSIAN else explained))))
+        scales.append(1.0 / (slope * (1.0 - (0.0 if label.family.identity else explained))))
         square = max((fit.spread * scales[-1]) ** 2, FAINT**2 / energy)
         factors.append(variance / max(square * told * variance**2, 1e-12))
     prior = base @ shape @ base.T
@@ -318,10 +271,10 @@ def _under_conditions(
         NoisyEquations(gram, c, np.zeros_like(gram), v, float(s) / n, groups, explainable=float(s))
         for c, v, s in zip(right.T, noise.T, spread, strict=True)
     ]
-    if label.family is not GAUSSIAN:
+    if not label.family.identity:
         means = np.clip(means, LEAST, 1.0 - LEAST if label.family.bounded else None)
     unsure = np.sqrt(estimate.std[0, layout.span(label.attribute)] ** 2 @ label.matrix**2) / n
-    return _known(systems, lambda shrunk: (x, weights), centre, means, unsure, label, range(len(columns)), n)
+    return _known(systems, lambda shrunk: (x, weights), centre, (means, unsure), label, range(len(columns)), n)
 
 
 def _part(fitted: FittedRelease, given: Mapping[int, int]) -> float:
@@ -340,9 +293,9 @@ def _evidence(known: _Known, fit: MomentFit, label: _Label) -> Prospect:
     # Classes exclude each other.
     varies = np.diag(known.means) - np.outer(known.means, known.means) if label.classes else np.diag(known.spread)
     noise = float(np.sqrt((w**2 * known.noise).sum() + ((w.T @ known.gram @ w) * varies).sum() / known.n))
-    unit = float(known.spread[0]) if label.family is GAUSSIAN else 1.0
+    unit = float(known.spread[0]) if label.family.identity else 1.0
     blur = blur_of(label.family, known.means, known.unsure)
-    most, guessed = float((w * known.shrunk).sum()), known.guessed and label.family is GAUSSIAN
+    most, guessed = float((w * known.shrunk).sum()), known.guessed and label.family.identity
     return Prospect(known.law, label.family, known.means, w, reached, noise, blur, unit, most, guessed)
 
 
@@ -366,52 +319,35 @@ def _records(fitted: FittedRelease, count: int, given: Mapping[int, int], seed: 
 
 @dataclass(frozen=True)
 class _Label:
-    """What is predicted: coordinates of one attribute, and how they become the outputs y."""
+    """What is predicted: outputs y of one attribute's coordinates, and their law."""
 
     name: str
     attribute: int
     family: Family
-    matrix: Floats
-    """Outputs are the attribute's coordinates times this, plus `shift`."""
-    shift: float
-    classes: tuple[str, ...] = ()
+    outputs: Outputs
+
+    @property
+    def matrix(self) -> Floats:
+        return self.outputs.matrix
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        return self.outputs.classes
 
     @classmethod
     def of(cls, released: Released, question: Question) -> _Label:
-        text, task = question.label, question.task
-        place = released.layout.find(text)
-        level = place[1] if place is not None and place[0] in released.tabular else None
-        i = released.find(text) if place is None or level is None else place[0]
-        attribute, column = released.layout.attributes[i], released.columns[i]
-        if task == "multinomial":
-            if level is not None or i not in released.tabular:
-                raise StudyError(f"a multinomial model needs a column with levels or bins as label, got {text}")
-            if attribute.size > MOST_CLASSES:
-                raise StudyError(
-                    f"a multinomial model takes a label of at most {MOST_CLASSES:,} levels, got {text} with "
-                    f"{attribute.size:,}"
-                )
-            return cls(text, i, CATEGORIES, np.eye(attribute.size), 0.0, released.levels(i))
-        if task == "logistic":
-            if i not in released.tabular or (level is None and attribute.size != 2):
-                raise StudyError(f"the label of a logistic regression must be binary or a level, got column {text}")
-            pick = level if level is not None else 1
-            return cls(text, i, BERNOULLI, np.eye(attribute.size)[:, [pick]], 0.0)
-        if column.bounds is None:
-            raise StudyError(f"a {task} model needs a numeric column as label, got {text}")
-        low, high = column.bounds
-        matrix, shift = _number(released, i, column)
-        if task == "poisson":
-            if low < 0:
-                raise StudyError(f"a Poisson model needs counts from 0 up, got column {text} with low={low:g}")
-            return cls(text, i, POISSON, matrix, shift)
-        half = 0.5 * (high - low)
-        return cls(text, i, GAUSSIAN, matrix / half, (shift - 0.5 * (low + high)) / half)
+        text = question.label or released.short(released.layout.label)
+        found, family = released.layout.find(text), family_of(question.task)
+        level = found[1] if found is not None and found[0] in released.tabular else None
+        i = released.find(text) if found is None or level is None else found[0]
+        column, levels = released.columns[i], released.levels(i) if i in released.tabular else ()
+        place = LabelPlace(text, column, levels, level, lambda: _number(released, i, column))
+        return cls(text, i, family, family.outputs(place))
 
     def products(self, estimate: Estimate, sums: Floats) -> Floats:
         """Means of y x from means of all coordinates times x; the constant's stands in column 0."""
         span = estimate.layout.span(self.attribute)
-        result: Floats = sums[:, span] @ self.matrix + self.shift * sums[:, :1]
+        result: Floats = sums[:, span] @ self.matrix + self.outputs.shift * sums[:, :1]
         return result
 
 
@@ -477,14 +413,7 @@ def _model(
     method = question.penalty + (f", given {', '.join(question.given)}" if question.given else "")
     strength = float("nan") if question.strength is None else question.strength
     kept = float((np.abs(w).max(axis=1, initial=0.0) > 1e-9).sum())
-    if not label.classes:
-        coefficients, intercept = tuple(float(v) for v in w[:, 0]), float(b[0])
-        return FittedModel(
-            question.task, label.name, names, coefficients, intercept, method, strength, kept, float("nan")
-        )
-    w, b = w - w.mean(axis=1, keepdims=True), b - b.mean()
-    ranges = tuple(float(v) for v in w.max(axis=1) - w.min(axis=1))
-    return ClassModel(
-        question.task, label.name, names, ranges, 0.0, method, strength, kept, float("nan"), None,
-        label.classes, tuple(tuple(float(v) for v in column) for column in w.T), tuple(float(v) for v in b),
-    )  # fmt: skip
+    if label.classes:
+        w, b = w - w.mean(axis=1, keepdims=True), b - b.mean()
+    rows, constants = tuple(tuple(map(float, column)) for column in w.T), tuple(map(float, b))
+    return FittedModel(question.task, label.name, names, rows, constants, method, strength, kept, classes=label.classes)
