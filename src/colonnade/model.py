@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from colonnade.analysis.families import FAMILIES
 from colonnade.analysis.model import FitOutcome, FittedModel
 from colonnade.data.sources import AddressSource, FileSource, Source, by_party, of_parties, source_at
 from colonnade.foundation.canonical import MODEL_FORMAT
@@ -315,6 +314,8 @@ def parts_to_open(table: Table, public: PublicModel) -> Floats:
 
 def predict(public: PublicModel, total: Floats) -> Floats:
     """From the sum of all partial scores to a probability, or to the label's own units."""
+    from colonnade.analysis.families import FAMILIES
+
     model, (_, column, level) = public.model, public.label
     score = total + (np.array(model.constants) if model.classes else model.intercept)
     family = FAMILIES[model.task]
