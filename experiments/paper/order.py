@@ -24,7 +24,7 @@ from colonnade.analysis.quartic import INTERVAL, quartic_fit
 from colonnade.analysis.solve import solve
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.objective import Task
-from colonnade.runs import fit
+from colonnade.runs import RunOptions, fit
 from colonnade.study import read_study
 
 Floats = NDArray[np.float64]
@@ -128,7 +128,7 @@ def _session(setting: Setting, x: Floats, y: NDArray[np.bool_]) -> tuple[int, Fl
                 lines.append('y = { kind = "binary", levels = ["no", "yes"] }')
             frame.write_parquet(path / f"{party}.parquet")
         (path / "s.toml").write_text("\n".join(lines), encoding="utf-8")
-        release = fit(read_study(path / "s.toml"), randomness=Randomness(b"order")).release
+        release = fit(read_study(path / "s.toml"), RunOptions(randomness=Randomness(b"order"))).release
     moments, told = release.moments(), None
     if setting.order > 2:
         # What `solve` takes too.

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from colonnade.analysis.solve import solve
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.objective import Task
-from colonnade.runs import fit
+from colonnade.runs import RunOptions, fit
 from colonnade.study import read_study
 
 Floats = NDArray[np.float64]
@@ -86,7 +86,7 @@ class Case:
             for party in PARTIES:
                 own = {name: columns[name] for name in columns if owner[name] == party}
                 pl.DataFrame(own | ({"y": y} if party == "a" else {})).write_parquet(path / f"{party}.parquet")
-            release = fit(read_study(path / "s.toml"), randomness=Randomness(b"polynomial")).release
+            release = fit(read_study(path / "s.toml"), RunOptions(randomness=Randomness(b"polynomial"))).release
         model = solve(release.moments(), self.task)
         return {"": model.intercept, **dict(zip(model.features, model.coefficients, strict=True))}
 

@@ -28,7 +28,6 @@ from colonnade.foundation.errors import ColonnadeError
 from colonnade.foundation.schema import Column, Storage
 from colonnade.foundation.shown import shown
 from colonnade.planning.leakage import KEY_BITS
-from colonnade.protocol.tasks import matches_ids
 from colonnade.runs import open_guards
 from colonnade.sites.site import Site
 from colonnade.study import StudySpec
@@ -94,7 +93,7 @@ class Checked:
 def check_study(study: StudySpec, strict: bool = False) -> Checked:
     """Look at all parties' records; nothing is spent, and no session begins."""
     agreement, found, tables = study.agreement, list[CheckItem](), dict[str, Table]()
-    matched = matches_ids(study.alignment, agreement.schema.names)
+    matched = study.aligned
     owner, label = agreement.schema.find(agreement.label)
     for party, columns in agreement.schema.parties.items():
         source = study.sources.get(party, Source(None))
@@ -119,7 +118,7 @@ def check_study(study: StudySpec, strict: bool = False) -> Checked:
 def check_site(site: Site) -> Checked:
     """Look at a site's own records."""
     columns = site.study.agreement.schema.parties[site.party]
-    found, _ = check_party(site.party, site.source, columns, site.aligned)
+    found, _ = check_party(site.party, site.source, columns, site.study.aligned)
     return Checked(site.study.agreement.name, found)
 
 

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from colonnade.consent.guard import ConsentGuard
-from colonnade.consent.policy import check_approvals, read_policy
-from colonnade.consent.shared_ledger import open_ledger
+from colonnade.consent.guard import ConsentGuard, open_guard
+from colonnade.consent.policy import check_approvals
 from colonnade.data.ids import require_same_forms
 from colonnade.data.sources import FileSource, Source
-from colonnade.data.table import Look, Table
+from colonnade.data.table import Table
 from colonnade.foundation.errors import StudyError
+from colonnade.foundation.matching import matches_ids
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.workers import HERE, Workers
 from colonnade.mechanism.composition import Spent
@@ -33,7 +33,7 @@ from colonnade.protocol.fit import FitParty, FitServer
 from colonnade.protocol.party import PartyRole
 from colonnade.protocol.predict import OpenedScores, PredictParty, PredictServer
 from colonnade.protocol.server import ServerRole
-from colonnade.protocol.tasks import Guard, PartyTask, ServerTask, Unguarded, matches_ids
+from colonnade.protocol.tasks import Guard, PartyTask, ServerTask, Unguarded
 from colonnade.study import StudySpec
 from colonnade.transport.evidence import EvidenceFolder, read_key
 from colonnade.transport.in_process import InProcess
@@ -42,16 +42,47 @@ from colonnade.transport.wire import Traffic
 if TYPE_CHECKING:
     from colonnade.evaluation import Evaluation, Measured
 
-Watch = Callable[[str, float], None]
-"""Called with a step's name and the share of it that is done."""
 Ask = Callable[[str], bool]
 """Asks a person about a plan."""
-Show = Callable[[str, SessionPlan], None]
-"""Is shown the plan in a party's name before that party agrees; may raise PolicyError to refuse it."""
-Keep = Callable[[ReleaseRecord], None]
-"""Gets the release as soon as it is open, before anything else can go wrong: the budget is spent."""
 Folders = Path | Mapping[str, Path]
 """One in which each party has its own, by its name, or one for each party."""
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How a session in this process is run; none of it is a term of the study."""
+
+    randomness: Randomness | None = None
+    """A fresh source for each run if none is given: options may serve twice, and noise may not."""
+    approved: Collection[str] = ()
+    """Digests of plans that a person approved beforehand."""
+    workers: Workers = HERE
+    evidence: Folders | None = None
+    """Makes the session accountable: each party can be audited by what it keeps there. Nothing is signed."""
+    strict: bool = False
+    """Refuse any value that is not as declared, and not only a column with more than one such value in twenty."""
+
+
+class Observer:
+    """What a run tells whoever watches it: a subclass takes what it wants to hear."""
+
+    ask: Ask | None = None
+    """Asks a person about a plan, where there is one to ask."""
+
+    def step(self, name: str, share: float) -> None:
+        """So much of a step is done."""
+
+    def plan(self, party: str, session: SessionPlan) -> None:
+        """A party is about to agree to this plan; may raise PolicyError to refuse it."""
+
+    def table(self, table: Table) -> None:
+        """A party's records were read; for its own eyes."""
+
+    def opened(self, release: ReleaseRecord) -> None:
+        """The release, as soon as it is open, before anything else can go wrong: the budget is spent."""
+
+
+PLAIN, UNSEEN = RunOptions(), Observer()
 
 
 @dataclass(frozen=True)
@@ -91,113 +122,75 @@ class FittedStudy:
         return [name for name in self.tables if name not in self.guards]
 
 
-def fit(
-    study: StudySpec,
-    *,
-    randomness: Randomness | None = None,
-    approved: Collection[str] = (),
-    ask: Ask | None = None,
-    show: Show | None = None,
-    look: Look | None = None,
-    keep: Keep | None = None,
-    watch: Watch | None = None,
-    workers: Workers = HERE,
-    evidence: Folders | None = None,
-    strict: bool = False,
-) -> FittedStudy:
-    """Run a study on all parties' files and spend its epsilon once; refused before that unless all policies agree.
-
-    A column of which more than one value in twenty is not as declared is refused, with `strict` any such value.
-    With `evidence`, one folder or one for each party, the session is accountable: each can be audited by what it keeps
-    there. It is not signed, and convicts nobody.
-    """
+def fit(study: StudySpec, options: RunOptions = PLAIN, observer: Observer = UNSEEN) -> FittedStudy:
+    """Run a study on all parties' files and spend its epsilon once; refused before that unless all policies agree."""
 
     def read(name: str) -> Table:
         source, columns = study.sources[name], study.agreement.schema.parties[name]
-        if matches_ids(study.alignment, study.agreement.schema.names):
-            return source.read(name, columns, workers)
-        return source.open(name, columns, workers)
+        if study.aligned:
+            return source.read(name, columns, options.workers)
+        return source.open(name, columns, options.workers)
 
-    return _fit(study, read, randomness, approved, ask, show, look, keep, watch, workers, evidence, strict)
+    return _fit(study, read, options, observer)
 
 
 def evaluate(
-    evaluation: Evaluation,
-    *,
-    randomness: Randomness | None = None,
-    approved: Collection[str] = (),
-    ask: Ask | None = None,
-    show: Show | None = None,
-    look: Look | None = None,
-    keep: Keep | None = None,
-    watch: Watch | None = None,
-    workers: Workers = HERE,
-    evidence: Folders | None = None,
-    strict: bool = False,
+    evaluation: Evaluation, options: RunOptions = PLAIN, observer: Observer = UNSEEN
 ) -> tuple[FittedStudy, Measured]:
     """How good a model is on the records of all parties' files; spends the evaluation's epsilon once, as `fit` does."""
     study = evaluation.study
 
     def read(name: str) -> Table:
-        matched = matches_ids(study.alignment, study.agreement.schema.names)
-        return evaluation.derive(study.sources[name].read(name, evaluation.needs(name), workers, matched=matched))
+        own = study.sources[name].read(name, evaluation.needs(name), options.workers, matched=study.aligned)
+        return evaluation.derive(own)
 
-    fitted = _fit(study, read, randomness, approved, ask, show, look, keep, watch, workers, evidence, strict)
+    fitted = _fit(study, read, options, observer)
     return fitted, evaluation.measure(fitted.release)
 
 
-def _fit(
-    study: StudySpec,
-    read_own: Callable[[str], Table],
-    randomness: Randomness | None,
-    approved: Collection[str],
-    ask: Ask | None,
-    show: Show | None,
-    look: Look | None,
-    keep: Keep | None,
-    watch: Watch | None,
-    workers: Workers,
-    evidence: Folders | None = None,
-    strict: bool = False,
-) -> FittedStudy:
-    source = Randomness() if randomness is None else randomness
-    guards = open_guards(study, approved, ask, seeded=source.seeded)
-    tables: dict[str, Table] = {}
-
-    def read(name: str) -> Table:
-        tables[name] = read_own(name).require_fit(strict, look)
-        _compare_ids(study, tables, study.sources)
-        return tables[name]
-
+def _fit(study: StudySpec, read_own: Callable[[str], Table], options: RunOptions, observer: Observer) -> FittedStudy:
+    options = replace(options, randomness=options.randomness or Randomness())
+    guards = open_guards(study, options.approved, observer.ask, seeded=_source(options).seeded)
     for name, own in study.sources.items():
         own.records(name)
-    names = study.agreement.schema.names
-    outcome = _run_fit(
-        study.agreement,
-        study.alignment,
-        {name: partial(read, name) for name in names},
-        # A party that names no policy agrees to whatever it wrote into the study.
-        {name: guards.get(name) or Unguarded() for name in names},
-        source,
-        watch,
-        {} if show is None else {name: partial(show, name) for name in names},
-        keep,
-        workers,
-        evidence,
-        {name: own for name, own in study.sources.items() if isinstance(own.data, FileSource)},
-    )
+    agreement, tables = study.agreement, dict[str, Table]()
+    names = agreement.schema.names
+    readers = _readers(study, names, study.sources, read_own, tables, options, observer)
+    # What a ledger would know a file by, so that an auditor needs the file alone.
+    digests = {n: partial(own.digest, n) for n, own in study.sources.items() if isinstance(own.data, FileSource)}
+    # A party that names no policy agrees to whatever it wrote into the study.
+    consent = {name: guards.get(name) or Unguarded() for name in names}
+    outcome = _run(agreement, study.alignment, readers, consent, options, observer, digests)
     for table in tables.values():
-        if look is not None and table.late:
-            look(table)
+        if table.late:
+            observer.table(table)
     spent = {name: guard.spent() for name, guard in guards.items() if name not in outcome.unsettled}
     return FittedStudy(outcome, tables, guards, spent)
 
 
-def _compare_ids(study: StudySpec, tables: Mapping[str, Table], sources: Mapping[str, Source]) -> None:
-    """Once all are read, refuse ids that would match in another form, unless the study says in which."""
-    matched = matches_ids(study.alignment, list(sources)) and len(tables) == len(sources)
-    if matched and all(source.form is None for source in sources.values()):
-        require_same_forms({name: table.ids or () for name, table in tables.items()}, study.agreement.ids.parts)
+def _readers(
+    study: StudySpec,
+    names: Collection[str],
+    sources: Mapping[str, Source],
+    read_own: Callable[[str], Table],
+    tables: dict[str, Table],
+    options: RunOptions,
+    observer: Observer,
+) -> dict[str, Callable[[], Table]]:
+    """Read each party's records into `tables` when it is let in.
+
+    Once all are read, ids that would match in another form are refused, unless the study says in which.
+    """
+    aligned = matches_ids(study.alignment, names)
+
+    def read(name: str) -> Table:
+        tables[name] = read_own(name).require_fit(options.strict, observer.table)
+        if aligned and len(tables) == len(sources) and all(source.form is None for source in sources.values()):
+            found = {party: table.ids or () for party, table in tables.items()}
+            require_same_forms(found, study.agreement.ids.parts)
+        return tables[name]
+
+    return {name: partial(read, name) for name in names}
 
 
 def run_guarded(
@@ -205,18 +198,13 @@ def run_guarded(
     tables: Mapping[str, Table],
     guards: Mapping[str, Guard],
     alignment: str = "psi",
-    randomness: Randomness | None = None,
-    watch: Watch | None = None,
-    *,
-    keep: Keep | None = None,
-    workers: Workers = HERE,
-    evidence: Folders | None = None,
+    options: RunOptions = PLAIN,
+    observer: Observer = UNSEEN,
 ) -> Outcome:
     """One session on tables in memory, every party with its guard; a party without one must be `Unguarded` by name."""
     _require_guards(agreement.schema.names, guards)
     readers = {name: partial(tables.__getitem__, name) for name in agreement.schema.names}
-    source = Randomness() if randomness is None else randomness
-    return _run_fit(agreement, alignment, readers, guards, source, watch, {}, keep, workers, evidence)
+    return _run(agreement, alignment, readers, guards, options, observer)
 
 
 def run_unguarded(
@@ -224,7 +212,7 @@ def run_unguarded(
     tables: Mapping[str, Table],
     alignment: str = "psi",
     randomness: Randomness | None = None,
-    watch: Watch | None = None,
+    observer: Observer = UNSEEN,
     *,
     workers: Workers = HERE,
 ) -> Outcome:
@@ -233,81 +221,66 @@ def run_unguarded(
     Who the `workers` are is not to be seen in the release.
     """
     guards = {name: Unguarded() for name in agreement.schema.names}
-    return run_guarded(agreement, tables, guards, alignment, randomness, watch, workers=workers)
+    return run_guarded(agreement, tables, guards, alignment, RunOptions(randomness, workers=workers), observer)
 
 
-def _run_fit(
+def _run(
     agreement: Agreement,
     alignment: str,
     readers: Mapping[str, Callable[[], Table]],
     guards: Mapping[str, Guard],
-    randomness: Randomness,
-    watch: Watch | None,
-    shows: Mapping[str, Callable[[SessionPlan], None]],
-    keep: Keep | None,
-    workers: Workers,
-    evidence: Folders | None = None,
-    sources: Mapping[str, Source] | None = None,
+    options: RunOptions,
+    observer: Observer,
+    digests: Mapping[str, Callable[[], bytes]] | None = None,
 ) -> Outcome:
-    server = FitServer(agreement, alignment, keep=keep)
+    server = FitServer(agreement, alignment, keep=observer.opened)
     parties = {
-        name: FitParty(name, agreement, alignment, read, guards[name], show=shows.get(name), workers=workers)
+        name: FitParty(
+            name,
+            agreement,
+            alignment,
+            read,
+            guards[name],
+            show=partial(observer.plan, name),
+            workers=options.workers,
+            data=(digests or {}).get(name),
+        )
         for name, read in readers.items()
     }
-    for name, own in (sources or {}).items():
-        # What a ledger would know the data by, so that an auditor needs the file alone.
-        parties[name].data = partial(own.digest, name)
     with plan_once():
-        traffic, seconds = carry_in_process(server, parties, randomness, watch, evidence)
+        traffic, seconds = carry_in_process(server, parties, _source(options), observer, options.evidence)
     assert server.release is not None and server.session is not None
     unsettled = {name: party.unsettled for name, party in parties.items() if party.unsettled}
     return Outcome(server.release, server.session, traffic, seconds, unsettled)
+
+
+def _source(options: RunOptions) -> Randomness:
+    return Randomness() if options.randomness is None else options.randomness
 
 
 def predict(
     study: StudySpec,
     model: PublicModel,
     receiver: str,
+    options: RunOptions = PLAIN,
+    observer: Observer = UNSEEN,
     *,
     data: Mapping[str, Any] | None = None,
-    approved: Collection[str] = (),
-    ask: Ask | None = None,
-    watch: Watch | None = None,
-    randomness: Randomness | None = None,
-    evidence: Folders | None = None,
-    look: Look | None = None,
-    strict: bool = False,
 ) -> tuple[Scores, Prediction]:
     """Scores of the records that all parties have in common, opened to one of them; `data` names other files."""
     prediction = prediction_of(model, study.agreement.schema, receiver, study.agreement.ids)
     sources = {name: study.sources[name] for name in prediction.parties}
     for name, given in (data or {}).items():
         sources[name] = sources[name].given(name, given, prediction.columns[name])
-    guards = _guards(sources, approved, ask)
-
-    tables: dict[str, Table] = {}
+    guards, aligned = _guards(sources, options.approved, observer.ask), matches_ids(study.alignment, prediction.parties)
 
     def read(name: str) -> Table:
-        matched = matches_ids(study.alignment, prediction.parties)
-        found = sources[name].read(name, prediction.columns[name], matched=matched)
-        tables[name] = found.require_fit(strict, look)
-        _compare_ids(study, tables, sources)
-        return tables[name]
+        return sources[name].read(name, prediction.columns[name], matched=aligned)
 
-    readers = {name: partial(read, name) for name in prediction.parties}
-    return (
-        predict_guarded(
-            model,
-            prediction,
-            readers,
-            {name: guards.get(name) or Unguarded() for name in prediction.parties},
-            study.alignment,
-            randomness,
-            watch,
-            evidence,
-        ),
-        prediction,
-    )
+    readers = _readers(study, prediction.parties, sources, read, {}, options, observer)
+    consent = {name: guards.get(name) or Unguarded() for name in prediction.parties}
+    scores = predict_guarded(model, prediction, readers, consent, study.alignment, options, observer)
+    return scores, prediction
 
 
 def predict_guarded(
@@ -316,9 +289,8 @@ def predict_guarded(
     readers: Mapping[str, Callable[[], Table]],
     guards: Mapping[str, Guard],
     alignment: str = "psi",
-    randomness: Randomness | None = None,
-    watch: Watch | None = None,
-    evidence: Folders | None = None,
+    options: RunOptions = PLAIN,
+    observer: Observer = UNSEEN,
 ) -> Scores:
     """One prediction on tables that are read when the party is let in, in the order of the receiver's records."""
     _require_guards(prediction.parties, guards)
@@ -342,8 +314,7 @@ def predict_guarded(
         )
         for name in prediction.parties
     }
-    source = Randomness() if randomness is None else randomness
-    carry_in_process(PredictServer(prediction, alignment), parties, source, watch, evidence)
+    carry_in_process(PredictServer(prediction, alignment), parties, _source(options), observer, options.evidence)
     return receivers_scores(model, read[prediction.receiver], opened[0])
 
 
@@ -357,11 +328,11 @@ def carry_in_process(
     server: ServerTask,
     parties: Mapping[str, PartyTask],
     randomness: Randomness,
-    watch: Watch | None = None,
+    observer: Observer = UNSEEN,
     evidence: Folders | None = None,
 ) -> tuple[Traffic, Mapping[str, float]]:
     """A session of any kind in this process; the traffic and the seconds of each step."""
-    clock, kept = _Clock(watch, len(parties)), _evidence(parties, evidence, randomness.seeded)
+    clock, kept = _Clock(observer, len(parties)), _evidence(parties, evidence, randomness.seeded)
     middle = ServerRole(server, randomness, watch=clock.hear_server, accountable=evidence is not None)
     roles = {}
     for name, task in parties.items():
@@ -401,8 +372,8 @@ def _evidence(parties: Mapping[str, PartyTask], folders: Folders | None, seeded:
 class _Clock:
     """Seconds of each step, and what is shown of it: a party's own progress where the server knows of none."""
 
-    def __init__(self, watch: Watch | None, parties: int) -> None:
-        self._watch, self._parties = watch, parties
+    def __init__(self, observer: Observer, parties: int) -> None:
+        self._observer, self._parties = observer, parties
         self._shares: dict[str, float] = {}
         self._step, self._last = "read", time.perf_counter()
         self.seconds: dict[str, float] = {}
@@ -411,26 +382,22 @@ class _Clock:
         if step in ("read", "align"):
             self._count(step)
             if step == "read":
-                self._show(step, len(self._shares) / self._parties)
+                self._observer.step(step, len(self._shares) / self._parties)
                 self._shares.setdefault(party, 0.0)
             else:
                 self._shares[party] = share
-                self._show(step, sum(self._shares.values()) / self._parties)
+                self._observer.step(step, sum(self._shares.values()) / self._parties)
 
     def hear_server(self, step: str, share: float) -> None:
         if step != "wait":
             self._count(step)
             if step != "align":
-                self._show(step, share)
+                self._observer.step(step, share)
 
     def _count(self, step: str) -> None:
         now = time.perf_counter()
         self.seconds[self._step] = self.seconds.get(self._step, 0.0) + now - self._last
         self._step, self._last = step, now
-
-    def _show(self, step: str, share: float) -> None:
-        if self._watch is not None:
-            self._watch(step, share)
 
 
 def open_guards(
@@ -445,9 +412,8 @@ def open_guards(
 
 def _guards(sources: Mapping[str, Source], approved: Collection[str], ask: Ask | None) -> dict[str, ConsentGuard]:
     check_approvals(approved)
-    out = {}
-    for name, source in sources.items():
-        if source.policy is not None and source.ledger is not None:
-            data = source.records(name).data_set(name)
-            out[name] = ConsentGuard(name, read_policy(source.policy), open_ledger(source.ledger), data, approved, ask)
-    return out
+    return {
+        name: open_guard(name, source.policy, source.ledger, source.records(name).data_set(name), approved, ask=ask)
+        for name, source in sources.items()
+        if source.policy is not None and source.ledger is not None
+    }

@@ -13,7 +13,7 @@ from colonnade.data.written import PLAIN, Written, written_from
 from colonnade.foundation.columns import DROP
 from colonnade.foundation.errors import PrivacyError, SchemaError, StudyError
 from colonnade.foundation.key_lines import KeyPath
-from colonnade.foundation.matching import HYBRID, NONE, PSI, IdTerms
+from colonnade.foundation.matching import HYBRID, NONE, PSI, IdTerms, matches_ids
 from colonnade.foundation.names import Names, require_name
 from colonnade.foundation.parts import local_path
 from colonnade.foundation.people import Aggregate
@@ -100,6 +100,11 @@ class StudySpec:
     content: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
     """The parsed form that it was read from, and where its paths begin."""
     folder: Path = field(default=Path(), repr=False, compare=False)
+
+    @property
+    def aligned(self) -> bool:
+        """Whether a session matches ids first."""
+        return matches_ids(self.alignment, self.agreement.schema.names)
 
     def with_rows(self, rows: int | None) -> StudySpec:
         """The same study as if it stated so many rows, on which the plan's bins depend."""

@@ -11,7 +11,7 @@ from colonnade.audit.verdict import auditor_key, public_key
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.planning.agreement import Agreement
-from colonnade.runs import fit
+from colonnade.runs import RunOptions, fit
 from colonnade.study import StudySpec, read_study
 from tests.helpers.cli_study import Answer, Run, runner
 from tests.helpers.wires import PARTIES, write_study
@@ -29,7 +29,7 @@ def place(folder: Path, name: str) -> Path:
 @pytest.fixture
 def ran(tmp_path: Path) -> StudySpec:
     study = write_study(tmp_path)
-    fit(study, evidence=kept(tmp_path))
+    fit(study, RunOptions(evidence=kept(tmp_path)))
     return study
 
 
@@ -60,7 +60,7 @@ def test_agreed_auditors_start_and_sign_elsewhere(
         file.write(f'\n[audit]\nauditors = ["{agreed}"]\n')
     study = read_study(tmp_path / "study.toml")
     assert study.agreement.auditors == (agreed,) and Agreement.of(study.agreement.to()) == study.agreement
-    fit(study, evidence=kept(tmp_path))
+    fit(study, RunOptions(evidence=kept(tmp_path)))
     session = place(tmp_path, "works").name
 
     def audit(name: str, *more: object) -> Answer:
@@ -142,12 +142,12 @@ def test_what_a_party_cannot_show_fails_its_audit(
 def test_evidence_is_for_all_parties_or_for_none(tmp_path: Path) -> None:
     study = write_study(tmp_path)
     with pytest.raises(StudyError, match="evidence must name a folder for each of works, bank, town, got bank"):
-        fit(study, evidence={"bank": tmp_path})
+        fit(study, RunOptions(evidence={"bank": tmp_path}))
 
 
 def test_a_seeded_run_with_evidence_says_so(tmp_path: Path) -> None:
     study = write_study(tmp_path)
-    release = fit(study, randomness=Randomness(b"again"), evidence=kept(tmp_path)).release
+    release = fit(study, RunOptions(randomness=Randomness(b"again"), evidence=kept(tmp_path))).release
     assert release.provenance["seeded"] is True
     assert '"simulated": true' in (place(tmp_path, "bank") / "evidence.jsonl").read_text()
 

@@ -135,7 +135,7 @@ def test_a_second_session_within_the_same_budget_is_refused_and_spends_nothing(r
             f"bank refuses: smallest_rows is 55, bank itself has n={COMMON}",
         ),
         ("epsilon = 50.0", "epsilon = 2.0", "bank refuses: data set bank.csv may spend at most epsilon=2 in total"),
-        ('party = "bank"', 'party = "shop"', "the policy is for party 'shop', the session has works, bank"),
+        ('party = "bank"', 'party = "shop"', "the policy in bank.toml is for party 'shop', and was named for bank"),
         ("partners", "partner", "[policy] has no key 'partner'; did you mean 'partners'?"),
     ],
 )

@@ -23,7 +23,7 @@ from colonnade.foundation.integers import CodedBlock
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.release import write_release
 from colonnade.pool import open_workers
-from colonnade.runs import Watch, run_unguarded
+from colonnade.runs import UNSEEN, Observer, run_unguarded
 from colonnade.study import StudySpec, study_from
 from tests.helpers.cli_study import runner, write_study
 
@@ -44,14 +44,14 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> StudySpec:
     return study_from({"study": terms, "party": party}, folder)
 
 
-def release(study: StudySpec, watch: Watch | None = None, **given: object) -> bytes:
+def release(study: StudySpec, observer: Observer = UNSEEN, **given: object) -> bytes:
     with open_workers(**given) as workers:  # type: ignore[arg-type]
         tables = {
             name: replace(source, id=None).read(name, study.agreement.schema.parties[name], workers)
             for name, source in study.sources.items()
         }
         seed = Randomness(seed=b"workers")
-        return write_release(run_unguarded(study.agreement, tables, "none", seed, watch, workers=workers).release)
+        return write_release(run_unguarded(study.agreement, tables, "none", seed, observer, workers=workers).release)
 
 
 @pytest.fixture(scope="module")
@@ -136,13 +136,15 @@ def test_two_processes_and_a_killed_one_change_nothing(study: StudySpec, alone: 
     assert release(study, cluster=address) == alone
     killed: list[float] = []
 
-    def kill(step: str, share: float) -> None:
-        if step == "products" and share > 0 and not killed:
+    def kill(name: str, share: float) -> None:
+        if name == "products" and share > 0 and not killed:
             os.kill(cluster.workers[0].pid, signal.SIGKILL)
             cluster.workers[0].wait(30)
             killed.append(share)
 
-    assert release(study, kill, cluster=address) == alone
+    observer = Observer()
+    observer.step = kill  # type: ignore[method-assign]
+    assert release(study, observer, cluster=address) == alone
     assert 0 < killed[0] < 0.9, "the worker must be killed in mid-run"
     os.kill(cluster.workers[1].pid, signal.SIGKILL)
     cluster.workers[1].wait(30)

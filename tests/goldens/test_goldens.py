@@ -121,12 +121,12 @@ def run(case: Case) -> dict[str, Any]:
     """The digest of a seeded release, and the scores by a model of it for the last party."""
     with tempfile.TemporaryDirectory() as folder:
         study = write_study(Path(folder), case)
-        release = runs.fit(study, randomness=Randomness(SEED)).release
+        release = runs.fit(study, runs.RunOptions(randomness=Randomness(SEED))).release
         out: dict[str, Any] = {"release": digest_of(release)}
         if case.parties > 1:
             public = publish(release, solve(release.moments(), Task.LINEAR))
             last = list(COLUMNS)[case.parties - 1]
-            scores, _ = runs.predict(study, public, last, randomness=Randomness(SEED))
+            scores, _ = runs.predict(study, public, last, runs.RunOptions(randomness=Randomness(SEED)))
             out["scores"] = scores_of(scores)
         return out
 
@@ -164,7 +164,7 @@ def write_all() -> None:
     DIGESTS.write_text(json.dumps({case.name: run(case) for case in CASES}, indent=1) + "\n")
     with tempfile.TemporaryDirectory() as folder:
         study = write_study(Path(folder), Case(2, "lattice", "psi", 0.0))
-        release = runs.fit(study, randomness=Randomness(SEED)).release
+        release = runs.fit(study, runs.RunOptions(randomness=Randomness(SEED))).release
         RELEASE.write_bytes(write_release(release))
         MODEL.write_bytes(write_model(publish(release, solve(release.moments(), Task.LINEAR))))
         _write_ledger(Path(folder), study)

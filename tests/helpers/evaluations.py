@@ -86,5 +86,5 @@ def make(folder: Path, task: str, parties: int, n: int = 6000) -> Made:
     """A study's release and its model, with little noise."""
     write_people(folder, task, parties, n, 1, "old")
     study = study_of(folder, task, parties, 50.0, "old")
-    release = runs.fit(study, randomness=Randomness(seed=b"made")).release
+    release = runs.fit(study, runs.RunOptions(randomness=Randomness(seed=b"made"))).release
     return Made(folder, task, parties, release, publish(release, solve(release.moments(), study.agreement.task)))

@@ -26,7 +26,7 @@ from colonnade.protocol.predict import OpenedScores, PredictParty, PredictServer
 from colonnade.protocol.server import ServerRole
 from colonnade.protocol.signatures import Signer
 from colonnade.protocol.tasks import Guard, Unguarded
-from colonnade.runs import predict_guarded
+from colonnade.runs import RunOptions, predict_guarded
 from colonnade.study import StudySpec
 from colonnade.transport.in_process import InProcess
 from colonnade.transport.journal import FileJournal
@@ -81,7 +81,7 @@ def embedded(study: StudySpec, public: PublicModel, to: str = "bank", seed: byte
     prediction = prediction_of(public, study.agreement.schema, to)
     readers = {name: partial(table_of, study, prediction, name) for name in prediction.parties}
     guards = {name: Unguarded() for name in prediction.parties}
-    return predict_guarded(public, prediction, readers, guards, study.alignment, Randomness(seed))
+    return predict_guarded(public, prediction, readers, guards, study.alignment, RunOptions(Randomness(seed)))
 
 
 @dataclass

@@ -19,7 +19,7 @@ from colonnade.foundation.canonical import canonical_json
 from colonnade.foundation.errors import ColonnadeError
 from colonnade.foundation.randomness import Randomness
 from colonnade.planning.agreement import Agreement
-from colonnade.runs import fit
+from colonnade.runs import RunOptions, fit
 from colonnade.study import read_study
 from colonnade.transport.evidence import KeptEvidence
 
@@ -87,7 +87,7 @@ def ledger_and_evidence() -> tuple[list[str], list[str]]:
         folders = {party: folder / party for party in "ab"}
         for own in folders.values():
             own.mkdir()
-        fit(read_study(write_study(folder, "linear")), randomness=Randomness(b"pin"), evidence=folders)
+        fit(read_study(write_study(folder, "linear")), RunOptions(randomness=Randomness(b"pin"), evidence=folders))
         kept = KeptEvidence.read(next((folders["a"] / "evidence").iterdir()))
         return lines, [json.dumps(record, sort_keys=True) for record in kept.records]
 

@@ -23,7 +23,7 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.protocol.codes import MEANING, Code, code_of, sentence_of
 from colonnade.protocol.conversation import PartyState, ServerState
 from colonnade.protocol.messages import SUBMIT, Done, End, Envelope, Refuse, Step, body_of, encode_body
-from colonnade.runs import run_guarded
+from colonnade.runs import RunOptions, run_guarded
 from tests.helpers.sessions import Scripted, TappedSession, agreement_of, tables_of, tapped_session
 
 SECRET = "cap 17.25 of patients.csv"
@@ -120,7 +120,7 @@ def test_a_book_keeps_its_own_sentence_or_the_code() -> None:
     guards = {name: Scripted(void=lambda reason, name=name: void.update({name: reason})) for name in ("p0", "p1")}
     guards["p1"].book = raising(LedgerError(SECRET))  # type: ignore[method-assign]
     with pytest.raises(LedgerError, match=r"17\.25"):
-        run_guarded(agreement, tables_of(agreement), guards, "none", Randomness(b"void"))
+        run_guarded(agreement, tables_of(agreement), guards, "none", RunOptions(Randomness(b"void")))
     assert void == {"p0": sentence_of(Code.BUDGET, "p1"), "p1": SECRET}
 
 

@@ -21,7 +21,7 @@ from colonnade.planning.leakage import chain_exposures, value_bits
 from colonnade.planning.session_plan import plan_session
 from colonnade.report.choices import choices_text
 from colonnade.report.purposes import forecast_purposes
-from colonnade.runs import fit
+from colonnade.runs import RunOptions, fit
 from colonnade.study import StudySpec, read_study, study_from
 from tests.helpers.wires import run
 
@@ -87,7 +87,7 @@ def test_every_product_is_right_with_a_huge_epsilon(
         # Lattice errors must stay small beside the noise: it has less of an epsilon.
         epsilon = {"plain": 1e7, "lattice": 2e3, "bgn": 100.0}[product]
         study = study_of(tmp_path, parties, interactions, product=product, epsilon=epsilon)
-        release = fit(study, randomness=Randomness(b"interactions")).release
+        release = fit(study, RunOptions(randomness=Randomness(b"interactions"))).release
         assert write_release(read_release(write_release(release))) == write_release(release)
         session = study.session(ROWS)
         wanted = expected(tmp_path, release)
@@ -114,9 +114,9 @@ def test_across_machines_the_same_seed_gives_the_same_bytes(
     tmp_path: Path, parties: int, interactions: str, product: str
 ) -> None:
     study = study_of(tmp_path, parties, interactions, product=product, epsilon=10.0)
-    here = fit(study, randomness=Randomness(b"seed")).release
+    here = fit(study, RunOptions(randomness=Randomness(b"seed"))).release
     # Pairings are slow: once is enough.
-    again = here if product == "bgn" else fit(study, randomness=Randomness(b"seed")).release
+    again = here if product == "bgn" else fit(study, RunOptions(randomness=Randomness(b"seed"))).release
     across = run(study, tmp_path, b"seed")
     assert across.release is not None, across.errors
     values = [np.concatenate([b.values for b in r.blocks]) for r in (here, again, across.release)]
@@ -126,7 +126,7 @@ def test_across_machines_the_same_seed_gives_the_same_bytes(
 
 def test_an_interaction_is_the_signal(tmp_path: Path) -> None:
     study = study_of(tmp_path, 3, '[["p0.x0", "p1.x1", "p2.x2"]]', product="lattice", epsilon=200.0)
-    release = fit(study, randomness=Randomness(b"signal")).release
+    release = fit(study, RunOptions(randomness=Randomness(b"signal"))).release
     model = solve(release.moments(), Task.LINEAR)
     weights = dict(zip(model.features, model.coefficients, strict=True))
     assert weights["x0:x1:x2"] == pytest.approx(0.8, abs=0.15)

@@ -22,7 +22,7 @@ from colonnade.mechanism.plan import Offer, View
 from colonnade.mechanism.release import read_release, write_release
 from colonnade.model import publish, read_model, write_model
 from colonnade.planning.agreement import Agreement
-from colonnade.runs import fit
+from colonnade.runs import RunOptions, fit
 from colonnade.study import StudySpec, study_from
 from tests.helpers.wires import run
 
@@ -81,7 +81,7 @@ def test_the_minimum_is_that_of_the_exact_objective(
 ) -> None:
     for product in products:
         study = study_of(tmp_path, text, names, parties, product=product, epsilon=1e8 if product == "plain" else 500.0)
-        release = fit(study, randomness=Randomness(b"objective")).release
+        release = fit(study, RunOptions(randomness=Randomness(b"objective"))).release
         assert write_release(read_release(write_release(release))) == write_release(release)
         values = values_of(tmp_path)
         bound = study.session(ROWS).grid.bound
@@ -101,8 +101,8 @@ def test_the_minimum_is_that_of_the_exact_objective(
 
 def test_across_machines_the_same_seed_gives_the_same_bytes(tmp_path: Path) -> None:
     study = study_of(tmp_path, "(y - w1 * x0 * x1 * x2)^2", "w1", 3, product="lattice", epsilon=10.0)
-    here = fit(study, randomness=Randomness(b"seed")).release
-    again = fit(study, randomness=Randomness(b"seed")).release
+    here = fit(study, RunOptions(randomness=Randomness(b"seed"))).release
+    again = fit(study, RunOptions(randomness=Randomness(b"seed"))).release
     across = run(study, tmp_path, b"seed")
     assert across.release is not None, across.errors
     values = [np.concatenate([b.values for b in r.blocks]) for r in (here, again, across.release)]
@@ -111,7 +111,7 @@ def test_across_machines_the_same_seed_gives_the_same_bytes(tmp_path: Path) -> N
 
 
 def test_an_objective_without_a_minimum_ends_on_the_edge_and_says_so(tmp_path: Path) -> None:
-    release = fit(study_of(tmp_path, "w0^3 * x0^2 - w1 * x1^2", "w0 w1"), randomness=Randomness(b"edge")).release
+    release = fit(study_of(tmp_path, "w0^3 * x0^2 - w1 * x1^2", "w0 w1"), RunOptions(Randomness(b"edge"))).release
     found = minimum_of(release)
     assert found.on_edge and np.linalg.norm(found.weights) == pytest.approx(2.0, rel=1e-6)
     model = ModelRequest(release).model(None)
@@ -238,7 +238,7 @@ def test_sums_that_no_parameter_multiplies_are_not_released(tmp_path: Path) -> N
 
 
 def test_coefficients_are_the_sums_over_n(tmp_path: Path) -> None:
-    release = fit(study_of(tmp_path, "w0^2 - 3 * w0 * x0 * x1 + w0 * 7", "w0"), randomness=Randomness(b"c")).release
+    release = fit(study_of(tmp_path, "w0^2 - 3 * w0 * x0 * x1 + w0 * 7", "w0"), RunOptions(Randomness(b"c"))).release
     found = noisy_objective(release.moments(), objective_of(release))
     values = values_of(tmp_path)
     wanted = 7 - 3 * float(np.mean(values["x0"] * values["x1"]))

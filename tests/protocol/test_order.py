@@ -16,7 +16,7 @@ from colonnade.mechanism.objective import Task, monomial
 from colonnade.mechanism.release import read_release, write_release
 from colonnade.report.choices import choices_text
 from colonnade.report.purposes import forecast_purposes
-from colonnade.runs import fit
+from colonnade.runs import RunOptions, fit
 from colonnade.study import StudySpec, read_study, study_from
 
 ROWS = 4000
@@ -40,7 +40,7 @@ def study_of(folder: Path, epsilon: float = 1e6) -> StudySpec:
 
 def test_sums_of_all_degrees_are_released_and_the_quartic_is_minimised(tmp_path: Path) -> None:
     study = study_of(tmp_path)
-    release = fit(study, randomness=Randomness(b"order")).release
+    release = fit(study, RunOptions(randomness=Randomness(b"order"))).release
     assert write_release(read_release(write_release(release))) == write_release(release)
     moments = release.moments()
     values = {
@@ -103,7 +103,7 @@ def mixed_study(folder: Path, parties: int = 2, **terms: object) -> StudySpec:
 
 
 def test_order_four_takes_interactions_and_levels(tmp_path: Path) -> None:
-    release = fit(mixed_study(tmp_path), randomness=Randomness(b"mixed")).release
+    release = fit(mixed_study(tmp_path), RunOptions(randomness=Randomness(b"mixed"))).release
     moments = release.moments()
     values = {"x": pl.read_csv(tmp_path / "a.csv")["x"].to_numpy()}
     other = pl.read_csv(tmp_path / "b.csv")
@@ -121,7 +121,7 @@ def test_order_four_takes_interactions_and_levels(tmp_path: Path) -> None:
 
 
 def test_the_interval_and_the_ball_are_the_study_s(tmp_path: Path) -> None:
-    wide = fit(mixed_study(tmp_path, interval=6.0, ball=0.5), randomness=Randomness(b"radii")).release
+    wide = fit(mixed_study(tmp_path, interval=6.0, ball=0.5), RunOptions(randomness=Randomness(b"radii"))).release
     found = quartic_fit(read_release(write_release(wide)).moments())
     assert found.interval == 6.0 and found.on_edge
     assert "±6" in solve(wide.moments(), Task.LOGISTIC).method and "edge" in solve(wide.moments(), Task.LOGISTIC).method

@@ -15,7 +15,7 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Numeric, Schema, column_from, column_to, derive_columns
 from colonnade.mechanism.objective import Task
 from colonnade.model import publish, score_files
-from colonnade.runs import fit
+from colonnade.runs import RunOptions, fit
 from colonnade.study import read_study
 
 OF = {"x": (-2.0, 3.0), "y": (1.0, 4.0), "hours-per-week": (0.0, 10.0)}
@@ -91,7 +91,7 @@ def _study(folder: Path, derived: str) -> Path:
 
 def test_a_square_explains_what_the_column_cannot(tmp_path: Path) -> None:
     path = _study(tmp_path, 'square = "x^2"\nsteps = { of = "x", bins = [0] }\nbend = { of = "x", knots = [0.5] }')
-    release = fit(read_study(path), randomness=Randomness(b"d" * 32)).release
+    release = fit(read_study(path), RunOptions(randomness=Randomness(b"d" * 32))).release
     model = solve(release.moments(), Task.LINEAR, features=("x", "square", "u"))
     assert dict(zip(model.features, model.coefficients, strict=True))["square"] == pytest.approx(0.8, abs=0.01)
     public = publish(release, model)

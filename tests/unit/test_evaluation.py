@@ -42,7 +42,7 @@ def test_measures_are_near_the_truth_and_inside_their_intervals(
     for seed, law in ((11, {}), (12, {"delta": 1e-6})):
         truth = this.people(n, seed)
         evaluation = evaluated(this, 2.0, n, **law)
-        fitted, found = runs.evaluate(evaluation, randomness=Randomness(seed=bytes([seed])))
+        fitted, found = runs.evaluate(evaluation, runs.RunOptions(randomness=Randomness(seed=bytes([seed]))))
         assert fitted.release.n == found.n == n
         # Sums of scores leave the area open, and the accuracy within wide bounds.
         assert set(found.measures) >= ({"log_loss", "brier"} if case == ("logistic", 3) else set(truth))
@@ -62,7 +62,7 @@ def test_measures_are_near_the_truth_and_inside_their_intervals(
 def test_the_calibration_curve_follows_the_diagonal(made: dict[tuple[str, int], Made]) -> None:
     this = made["logistic", 2]
     this.people(20_000, 21)
-    _, found = runs.evaluate(evaluated(this, 5.0, 20_000), randomness=Randomness(seed=b"curve"))
+    _, found = runs.evaluate(evaluated(this, 5.0, 20_000), runs.RunOptions(randomness=Randomness(seed=b"curve")))
     seen = [point for point in found.curve if point.observed is not None and point.records > 500]
     assert len(seen) >= 6
     assert all(abs(point.observed.value - point.predicted) < 0.06 for point in seen if point.observed)
@@ -73,7 +73,7 @@ def test_what_is_opened_says_what_it_is_of(made: dict[tuple[str, int], Made]) ->
     this = made["logistic", 2]
     this.people(3000, 5)
     one, other = evaluated(this, 2.0, 3000), evaluated(this, 3.0, 3000)
-    fitted, found = runs.evaluate(one, randomness=Randomness(seed=b"x"))
+    fitted, found = runs.evaluate(one, runs.RunOptions(randomness=Randomness(seed=b"x")))
     assert one.measure(fitted.release).measures == found.measures
     with pytest.raises(ReleaseError, match="not of this evaluation"):
         other.measure(fitted.release)
@@ -135,7 +135,7 @@ def test_without_the_release_it_still_measures(made: dict[tuple[str, int], Made]
     this = made["linear", 2]
     truth = this.people(8000, 31)
     evaluation = evaluate_by(this.study(5.0), this.public, rows=8000)
-    _, found = runs.evaluate(evaluation, randomness=Randomness(seed=b"blind"))
+    _, found = runs.evaluate(evaluation, runs.RunOptions(randomness=Randomness(seed=b"blind")))
     assert found.measures["rmse"].low <= truth["rmse"] <= found.measures["rmse"].high
 
 
@@ -144,7 +144,9 @@ def test_no_part_of_a_score_is_clipped(made: dict[tuple[str, int], Made]) -> Non
         this = made[case]
         this.people(2000, 41)
         seen: list[Table] = []
-        runs.evaluate(evaluated(this, 2.0, 2000), look=seen.append)
+        observer = runs.Observer()
+        observer.table = seen.append  # type: ignore[method-assign]
+        runs.evaluate(evaluated(this, 2.0, 2000), observer=observer)
         assert len(seen) == case[1] and not any(sum((t.clipped or {}).values()) for t in seen), case
 
 
@@ -281,7 +283,7 @@ def test_what_noise_drowns_is_not_told_and_warned_of_before_it_is_spent(made: di
             assert "tell nothing of the area" in told
             continue
         assert "nothing will be told" in told
-        _, found = runs.evaluate(evaluation, randomness=Randomness(seed=b"\1"))
+        _, found = runs.evaluate(evaluation, runs.RunOptions(randomness=Randomness(seed=b"\1")))
         assert not found.measures, (case, found.measures)
         assert not evaluation.warnings(evaluated(this, 50.0, 8000).study.session(8000))
 

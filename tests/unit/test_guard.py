@@ -13,7 +13,6 @@ from colonnade.consent.guard import ConsentGuard, PolicyGuard
 from colonnade.consent.ledger import Ledger
 from colonnade.consent.policy import Policy
 from colonnade.foundation.errors import ColonnadeError, LedgerError, PolicyError, StudyError
-from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.composition import Cap
 from colonnade.mechanism.objective import Task
 from colonnade.planning.prediction import Prediction
@@ -169,7 +168,7 @@ def test_guards_of_all_parties_book_and_note_one_matching(tmp_path: Path) -> Non
         )
         for name in agreement.schema.names
     }
-    outcome = run_guarded(agreement, people_of(tables_of(agreement)), guards, randomness=Randomness())
+    outcome = run_guarded(agreement, people_of(tables_of(agreement)), guards)
     assert outcome.release.n == 59
     for own in guards.values():
         assert kinds(own) == [EntryKind.BOOKED, EntryKind.RELEASED]

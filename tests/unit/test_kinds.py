@@ -21,7 +21,7 @@ from colonnade.foundation.kinds import days_of
 from colonnade.foundation.names import ColumnRef, Coordinate
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.objective import Task
-from colonnade.runs import fit
+from colonnade.runs import RunOptions, fit
 from colonnade.study import read_study
 
 SMOKER, DAY = Coordinate(ColumnRef("p", "smoker"), 1), Coordinate(ColumnRef("p", "admitted"))
@@ -147,7 +147,7 @@ def test_a_study_of_truth_values_and_dates(tmp_path: Path) -> None:
     clinic.write_csv(tmp_path / "clinic.csv")
     club.write_csv(tmp_path / "club.csv")
     (tmp_path / "study.toml").write_text(STUDY)
-    release = fit(read_study(tmp_path / "study.toml"), randomness=Randomness(b"days")).release
+    release = fit(read_study(tmp_path / "study.toml"), RunOptions(randomness=Randomness(b"days"))).release
     model = solve(release.moments(), Task.LOGISTIC)
     weights = dict(zip(model.features, model.coefficients, strict=True))
     assert set(weights) == {"admitted", "joined>=2010-01-01", "member=true"}

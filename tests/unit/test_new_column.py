@@ -30,7 +30,7 @@ from colonnade.mechanism.release import ReleaseRecord, read_release, write_relea
 from colonnade.model import publish, read_model, score_files, write_model
 from colonnade.report.answers.coefficients import fitted
 from colonnade.report.render.terminal import shown
-from colonnade.runs import fit
+from colonnade.runs import RunOptions, fit
 from colonnade.study import read_study
 
 ROWS = 400
@@ -157,7 +157,7 @@ def write_toys(folder: Path) -> None:
 @pytest.fixture
 def released(tmp_path: Path, _toys: None) -> ReleaseRecord:
     write_toys(tmp_path)
-    run = fit(read_study(tmp_path / "study.toml"), randomness=Randomness(b"toys"))
+    run = fit(read_study(tmp_path / "study.toml"), RunOptions(randomness=Randomness(b"toys")))
     assert run.tables["club"].clipped == {"hour": 0} and run.tables["clinic"].clipped == {"age": 0}
     return read_release(write_release(run.release))
 
@@ -209,7 +209,7 @@ def test_toy_columns_are_declared_checked_and_drafted(_toys: None, tmp_path: Pat
     text = (tmp_path / "club.csv").read_text()
     (tmp_path / "club.csv").write_text(text.replace("great", "superb"))
     with pytest.raises(DataError, match="level 'superb' is not among the declared levels"):
-        fit(read_study(tmp_path / "study.toml"), randomness=Randomness(b"toys"))
+        fit(read_study(tmp_path / "study.toml"), RunOptions(randomness=Randomness(b"toys")))
 
 
 def test_a_toy_kind_is_gone_with_its_test() -> None:

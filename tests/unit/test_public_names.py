@@ -47,8 +47,8 @@ PATHS = {
     "colonnade.study": {"StudySpec", "read_study", "study_from"},
 }
 PARAMETERS = {
-    "colonnade.runs.fit": "study randomness approved ask show look keep watch workers evidence strict",
-    "colonnade.runs.predict": "study model receiver data approved ask watch randomness evidence look strict",
+    "colonnade.runs.fit": "study options observer",
+    "colonnade.runs.predict": "study model receiver options observer data",
     "colonnade.study.read_study": "path rows epsilon",
     "colonnade.model.score_files": "public files ids look strict queries",
     "colonnade.analysis.solve.solve": "moments task method ridge features label intercept numbers",

@@ -13,11 +13,13 @@ from colonnade.analysis.solve import solve
 from colonnade.consent.entries import DataSet
 from colonnade.consent.ledger import Ledger
 from colonnade.consent.policy import read_policy
+from colonnade.data.table import Table
 from colonnade.foundation.errors import ColonnadeError, PolicyError, StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import ReleaseRecord
 from colonnade.model import publish
+from colonnade.planning.session_plan import SessionPlan
 from colonnade.study import StudySpec, read_study
 
 STUDY = """
@@ -71,27 +73,38 @@ def spent(folder: Path) -> float:
     return Ledger(folder / "works.ledger").spent(data, read_policy(folder / "works.policy.toml").cap).epsilon
 
 
+class Seen(runs.Observer):
+    """What a run tells, in order."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.order = folder, list[str]()
+
+    def plan(self, party: str, session: SessionPlan) -> None:
+        self.order.append(party)
+
+    def table(self, table: Table) -> None:
+        self.order.append(f"{table.party} {table.rows}")
+
+    def opened(self, release: ReleaseRecord) -> None:
+        self.order.append(f"kept at {spent(self.folder):.3g}")
+
+
 def test_a_run_that_a_policy_refuses_is_refused_and_spends_nothing(tmp_path: Path) -> None:
-    kept: list[ReleaseRecord] = []
+    seen = Seen(tmp_path)
     study = write_study(tmp_path, session=0.5)
     with pytest.raises(PolicyError, match=r"works refuses: .*epsilon"):
-        runs.fit(study, keep=kept.append)
-    assert kept == []
+        runs.fit(study, observer=seen)
+    assert not any("kept" in event for event in seen.order)
     assert spent(tmp_path) == 0
 
 
 def test_a_run_is_kept_first_and_then_booked_as_released(tmp_path: Path) -> None:
     study = write_study(tmp_path, session=3.0)
-    order: list[str] = []
-    fitted = runs.fit(
-        study,
-        show=lambda party, session: order.append(party),
-        look=lambda table: order.append(f"{table.party} {table.rows}"),
-        keep=lambda release: order.append(f"kept at {spent(tmp_path):.3g}"),
-    )
+    seen = Seen(tmp_path)
+    fitted = runs.fit(study, observer=seen)
     epsilon = fitted.outcome.session.views("works")
     booked = max(e for e in epsilon.values() if e is not None)
-    assert order == ["works 300", "town 300", "works", "town", f"kept at {booked:.3g}"]
+    assert seen.order == ["works 300", "town 300", "works", "town", f"kept at {booked:.3g}"]
     assert fitted.unkept == ["town"]
     assert fitted.spent["works"].epsilon == pytest.approx(booked) and not fitted.unsettled
     # A second run spends a second time, and a third would pass the cap.
@@ -104,7 +117,7 @@ def test_a_run_is_kept_first_and_then_booked_as_released(tmp_path: Path) -> None
 def test_a_seeded_run_of_a_study_with_ledgers_is_refused(tmp_path: Path) -> None:
     study = write_study(tmp_path, session=3.0)
     with pytest.raises(StudyError, match=r"a seed is for simulations, .* party works keeps one"):
-        runs.fit(study, randomness=Randomness(seed=b"x"))
+        runs.fit(study, runs.RunOptions(randomness=Randomness(seed=b"x")))
     assert not (tmp_path / "works.ledger").exists()
 
 
@@ -115,3 +128,9 @@ def test_scores_need_a_policy_that_allows_them(tmp_path: Path) -> None:
     assert len(scores.values) == 300 and prediction.receiver == "works"
     with pytest.raises(PolicyError, match=r"works refuses: .*town"):
         runs.predict(study, public, "town")
+
+
+def test_options_serve_twice_and_noise_does_not(tmp_path: Path) -> None:
+    study, options = write_study(tmp_path, session=3.0), runs.RunOptions()
+    first, second = (runs.fit(study, options).release for _ in range(2))
+    assert not np.array_equal(first.blocks[0].values, second.blocks[0].values)

@@ -20,7 +20,7 @@ from colonnade.foundation.errors import DataError, MissingError, StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import column_from
 from colonnade.mechanism.release import write_release
-from colonnade.runs import fit
+from colonnade.runs import RunOptions, fit
 from colonnade.sites.site import read_site
 from colonnade.study import read_study
 from tests.helpers.postgres import running_postgres
@@ -106,7 +106,7 @@ def postgres(server: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 def release(folder: Path, where: str) -> bytes:
     (folder / "study.toml").write_text(STUDY.format(where=where))
-    return write_release(fit(read_study(folder / "study.toml"), randomness=Randomness(b"sources")).release)
+    return write_release(fit(read_study(folder / "study.toml"), RunOptions(randomness=Randomness(b"sources"))).release)
 
 
 def queried(address: str) -> str:

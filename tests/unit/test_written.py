@@ -28,7 +28,7 @@ from colonnade.foundation.schema import Boolean, Categorical, Column, Date, Nume
 from colonnade.foundation.sections import Section
 from colonnade.foundation.toml import toml_value
 from colonnade.mechanism.release import write_release
-from colonnade.runs import fit
+from colonnade.runs import RunOptions, fit
 from colonnade.study import read_study
 from tests.helpers.cli_study import Run, runner
 
@@ -151,7 +151,7 @@ def toml_of(form: dict[str, Any]) -> str:
 
 def release(folder: Path, data: str, more: str) -> bytes:
     (folder / "study.toml").write_text(STUDY.format(data=data, more=more), encoding="utf-8")
-    return write_release(fit(read_study(folder / "study.toml"), randomness=Randomness(b"forms")).release)
+    return write_release(fit(read_study(folder / "study.toml"), RunOptions(randomness=Randomness(b"forms"))).release)
 
 
 def test_the_release_is_that_of_a_plain_file(tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_the_release_is_that_of_a_plain_file(tmp_path: Path) -> None:
         frame = pl.DataFrame(cells[1:], schema=cells[0], orient="row")
         party = cn.Party(frame, COLUMNS, read=section)
         study = cn.Study("p.raucht", {"p": party}, epsilon=5.0, name="forms", product="plain", alignment="psi")
-        found = fit(study.study, randomness=Randomness(b"forms")).release
+        found = fit(study.study, RunOptions(randomness=Randomness(b"forms"))).release
         assert write_release(found) == wanted, form
     # A database has texts that mean nothing, and words for yes and no.
     with sqlite3.connect(tmp_path / "t.db") as base:

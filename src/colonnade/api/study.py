@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from colonnade.api.party import Party
 from colonnade.api.plan import ExpectedRange, Plan, StudyRehearsal, choices_of
 from colonnade.api.release import Release, place_of
 from colonnade.data.sources import FrameSource, Source
-from colonnade.foundation.errors import PolicyError, StudyError
+from colonnade.foundation.errors import StudyError
 from colonnade.foundation.files import places
 from colonnade.foundation.matching import NONE, PSI
 from colonnade.foundation.parts import local_path
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from colonnade.check import Checked
     from colonnade.foundation.randomness import Randomness
     from colonnade.mechanism.release import ReleaseRecord
-    from colonnade.planning.session_plan import SessionPlan
     from colonnade.runs import FittedStudy
 
 NAME = "study"
@@ -269,11 +268,11 @@ class Study(Shown):
         -------
         Release
         """
-        from colonnade import runs
+        from colonnade.api.watcher import Watcher
         from colonnade.mechanism.release import write_release
         from colonnade.pool import open_workers
+        from colonnade.runs import RunOptions, fit
 
-        watcher = _Watcher(strict)
         self.opened = None
 
         def keep(opened: ReleaseRecord) -> None:
@@ -282,19 +281,8 @@ class Study(Shown):
 
         kept = None if out is None else place_of(out, force)
         with places(kept) as (file,), open_workers(workers) as crew, _steps(progress) as steps:
-            fitted = runs.fit(
-                self.study.with_rows(plain(rows)),
-                randomness=_randomness(seed),
-                approved=list(approve),
-                ask=ask,
-                show=watcher.show,
-                look=warn_of,
-                keep=keep,
-                watch=steps,
-                workers=crew,
-                evidence=_folders(evidence),
-                strict=strict,
-            )
+            options = RunOptions(_randomness(seed), list(approve), crew, _folders(evidence), strict)
+            fitted = fit(self.study.with_rows(plain(rows)), options, Watcher(steps, ask, strict, keep))
         self.clipped = {name: dict(table.clipped or {}) for name, table in fitted.tables.items()}
         for note in (note for table in fitted.tables.values() for note in table.heavy_clipping()):
             warn_user(note)
@@ -346,26 +334,19 @@ class Study(Shown):
         -------
         ModelEvaluation
         """
-        from colonnade import runs
+        from colonnade.api.watcher import Watcher
         from colonnade.evaluation import evaluate_by
         from colonnade.mechanism.release import write_release
+        from colonnade.runs import RunOptions, evaluate
 
         opened = None if release is None else release.released
         sources = self._sources_with(data or {})
         asked = evaluate_by(self.study, model.public, epsilon, delta=delta, release=opened, rows=rows, sources=sources)
         kept = None if out is None else place_of(out, force)
         with places(kept) as (file,), _steps(progress) as steps:
-            fitted, measured = runs.evaluate(
-                asked,
-                approved=list(approve),
-                ask=ask,
-                show=_Watcher(strict, asked.warnings).show,
-                look=warn_of,
-                keep=lambda found: file.write(write_release(found)),
-                watch=steps,
-                evidence=_folders(evidence),
-                strict=strict,
-            )
+            options = RunOptions(approved=list(approve), evidence=_folders(evidence), strict=strict)
+            watcher = Watcher(steps, ask, strict, lambda found: file.write(write_release(found)), asked.warnings)
+            fitted, measured = evaluate(asked, options, watcher)
         self._note(fitted)
         return ModelEvaluation(asked, measured)
 
@@ -421,20 +402,12 @@ class Study(Shown):
         """
         import polars as pl
 
-        from colonnade import runs
+        from colonnade.api.watcher import Watcher
+        from colonnade.runs import RunOptions, predict
 
         with _steps(progress) as steps:
-            scores, _ = runs.predict(
-                self.study,
-                model.public,
-                to,
-                data=data,
-                approved=list(approve),
-                ask=ask,
-                watch=steps,
-                look=warn_of,
-                strict=strict,
-            )
+            options = RunOptions(approved=list(approve), strict=strict)
+            scores, _ = predict(self.study, model.public, to, options, Watcher(steps, ask), data=data)
         column = self.study.sources[to].id_name
         ids = {} if scores.ids is None or column is None else {column: list(scores.ids)}
         return pl.DataFrame({**ids, "score": scores.values})
@@ -462,24 +435,6 @@ class Study(Shown):
             records.append({"party": party, "columns": ", ".join(columns), "data": data, "consent": kept})
         table = Listing([Heading(key, key) for key in ("party", "columns", "data", "consent")], records)
         return Answer(f"Study “{self.name}”", [*map(Passage, self._terms()), table])
-
-
-@dataclass
-class _Watcher:
-    """Warns of a plan once, for the first party that is asked: nothing is spent yet."""
-
-    strict: bool
-    warnings: Callable[[SessionPlan], Sequence[str]] | None = None
-    _told: bool = False
-
-    def show(self, party: str, session: SessionPlan) -> None:
-        found = session.warnings() if self.warnings is None else self.warnings(session)
-        notes = [] if self._told else found
-        self._told = True
-        if self.strict and notes:
-            raise PolicyError(f"strict refuses this plan: {notes[0]}")
-        for note in notes:
-            warn_user(note)
 
 
 def _task_of(label: str, parties: Mapping[str, Party]) -> str:

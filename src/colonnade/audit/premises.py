@@ -24,7 +24,7 @@ from colonnade.model import read_model
 from colonnade.planning.agreement import Agreement
 from colonnade.protocol.fit import FIT, FitParty
 from colonnade.protocol.messages import Envelope
-from colonnade.protocol.tasks import PartyTask, Unguarded, matches_ids
+from colonnade.protocol.tasks import PartyTask, Unguarded
 from colonnade.sites.evaluation_request import EvaluateRecipe
 from colonnade.sites.prediction_request import PredictRecipe
 from colonnade.sites.recipes import FitRecipe, Recipe
@@ -103,10 +103,9 @@ class AuditedSite:
         source = study.sources[party] if data is None else study.sources[party].given(party, data, columns)
         if source.data is None:
             raise SiteError(f"[party.{party}] names no data: give its file with --data")
-        matched = matches_ids(study.alignment, study.agreement.schema.names)
 
         def read() -> Table:
-            table = source.read(party, columns, matched=matched)
+            table = source.read(party, columns, matched=study.aligned)
             return table if evaluation is None else evaluation.derive(table)
 
         task = FitParty(party, study.agreement, study.alignment, read, _Replayed())

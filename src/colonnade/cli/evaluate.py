@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from colonnade.cli.options import ApprovedPlans, Evidence, Force, Json, Queries, Strict, StudyFile
-from colonnade.cli.screen import own_eyes, print_json, show, stderr, stdout, stoppable, tell_evidence
-from colonnade.foundation.errors import PolicyError
+from colonnade.cli.screen import print_json, show, stderr, stdout, stoppable, tell_evidence
 from colonnade.foundation.parts import local_path
 
 if TYPE_CHECKING:
-    from colonnade.data.table import Table
     from colonnade.evaluation import Evaluation
-    from colonnade.mechanism.release import ReleaseRecord
-    from colonnade.planning.session_plan import SessionPlan
 
 DEFAULT_OUT = Path("evaluation.json")
 
@@ -112,49 +108,18 @@ def _run(
     evaluation: Evaluation, out: Path, force: bool, approved: list[str], json: bool, strict: bool, evidence: Path | None
 ) -> None:
     from colonnade import runs
+    from colonnade.cli.terminal import Terminal, tell_unsettled
     from colonnade.foundation.files import places, release_place
-    from colonnade.mechanism.release import write_release
     from colonnade.report.answers.measured import foreseen, measured
     from colonnade.report.progress import Steps
-    from colonnade.report.render.terminal import caution, shown
 
-    asked: list[str] = []
     with places(release_place(out, force)) as (file,), stoppable() as written, Steps(stderr()) as steps:
-
-        def show_plan(party: str, session: SessionPlan) -> None:
-            plan = foreseen(evaluation, session)
-            if not asked and not json:
-                steps.print_between(stdout(), shown(plan))
-            if not asked:
-                steps.print_between(stderr(), *map(caution, plan.warnings))
-            asked.append(party)
-            if strict and plan.warnings:
-                raise PolicyError(f"--strict refuses this evaluation: {plan.warnings[0]}")
-
-        def ask(question: str) -> bool:
-            with steps.pause():
-                return typer.confirm(f"{question}\nIs it approved?", err=True)
-
-        def look(table: Table) -> None:
-            steps.print_between(stderr(), *own_eyes(table))
-
-        def keep(release: ReleaseRecord) -> None:
-            file.write(write_release(release))
-            written.append(file.path)
-
-        fitted, opened = runs.evaluate(
-            evaluation,
-            approved=approved,
-            ask=ask if sys.stdin.isatty() and not json else None,
-            show=show_plan,
-            look=look,
-            keep=keep,
-            watch=steps,
-            evidence=evidence,
-            strict=strict,
-        )
-    for name, reason in fitted.unsettled.items():
-        stderr().print(caution(f"the session of {name} stays booked: {reason}"))
+        plan_of = partial(foreseen, evaluation)
+        terminal = Terminal(steps, plan_of, strict=strict, full=not json, may_ask=not json, what="evaluation")
+        terminal.file, terminal.written = file, written
+        options = runs.RunOptions(approved=approved, evidence=evidence, strict=strict)
+        fitted, opened = runs.evaluate(evaluation, options, terminal)
+    tell_unsettled(fitted)
     place, found = file.path or out, measured(evaluation, opened, fitted.outcome.session)
     if json:
         print_json({**found.facts(), "opened_file": str(place), "unkept": fitted.unkept})

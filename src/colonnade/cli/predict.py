@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,12 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from colonnade.cli.options import Json, Queries, Strict
-from colonnade.cli.screen import own_eyes, print_json, stderr, tell_own
+from colonnade.cli.screen import print_json, stderr, tell_own
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.parts import local_path
 
 if TYPE_CHECKING:
-    from colonnade.data.table import Table
     from colonnade.model import PublicModel, Scores
     from colonnade.planning.prediction import Prediction
 
@@ -116,6 +114,7 @@ def _score_across(
     strict: bool,
 ) -> tuple[Scores, Prediction]:
     from colonnade import runs
+    from colonnade.cli.terminal import Terminal
     from colonnade.data.sources import sources_at
     from colonnade.model import prediction_of
     from colonnade.planning.warnings import refusing_columns
@@ -129,16 +128,8 @@ def _score_across(
     for note in refusing_columns(asked.columns):
         stderr().print(caution(note))
     with Steps(stderr()) as steps:
-
-        def ask(question: str) -> bool:
-            with steps.pause():
-                return typer.confirm(f"{question}\nIs it approved?", err=True)
-
-        def look(table: Table) -> None:
-            steps.print_between(stderr(), *own_eyes(table))
-
-        someone = ask if may_ask and sys.stdin.isatty() else None
+        options = runs.RunOptions(approved=approved, strict=strict)
         scores, prediction = runs.predict(
-            study, public, receiver, data=places, approved=approved, ask=someone, watch=steps, look=look, strict=strict
+            study, public, receiver, options, Terminal(steps, may_ask=may_ask), data=places
         )
     return replace(scores, id_column=study.sources[receiver].id_name), prediction

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import sys
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from colonnade.cli.options import ApprovedPlans, Evidence, Force, Full, Html, Json, Strict, StudyFile
-from colonnade.cli.screen import own_eyes, show, stderr, stdout, stoppable, tell_evidence, tell_own
-from colonnade.foundation.errors import DataError, PolicyError
-from colonnade.foundation.matching import NONE
+from colonnade.cli.screen import show, stderr, stoppable, tell_evidence, tell_own
+from colonnade.foundation.errors import DataError
 from colonnade.foundation.parts import local_path
 
 if TYPE_CHECKING:
-    from colonnade.data.table import Table
     from colonnade.foundation.randomness import Randomness
-    from colonnade.mechanism.release import ReleaseRecord
     from colonnade.planning.session_plan import SessionPlan
-    from colonnade.report.progress import Steps
     from colonnade.report.results import Answer
-    from colonnade.runs import FittedStudy
-    from colonnade.study import StudySpec
 
 Compare = Annotated[
     list[str] | None,
@@ -182,12 +175,16 @@ def fit(
     """Run a study with all parties in this process, on their files, and spend its epsilon once."""
     from colonnade import runs
     from colonnade.analysis.request import ModelRequest
+    from colonnade.check import check_study
+    from colonnade.cli.terminal import Terminal, tell_unsettled
     from colonnade.foundation.files import places, release_place
-    from colonnade.mechanism.release import write_release
     from colonnade.model import publish, write_model
     from colonnade.pool import open_workers
     from colonnade.report.answers.fit import run_of
+    from colonnade.report.answers.plan import planned
+    from colonnade.report.cost import expected_cost
     from colonnade.report.progress import Steps
+    from colonnade.runs import RunOptions
     from colonnade.study import read_study
 
     randomness = _randomness(seed)
@@ -196,37 +193,26 @@ def fit(
     if model is not None and model.absolute() == place.absolute():
         raise typer.BadParameter("--out and --model must name two files")
     with places(release_place(place, force), model) as (release_file, model_file), stoppable() as written:
-
-        def keep(release: ReleaseRecord) -> None:
-            release_file.write(write_release(release))
-            written.append(release_file.path)
-
         with open_workers(workers, cluster, device) as crew, Steps(stderr()) as steps:
-            terminal = _Terminal(steps, checked, full and not json, strict)
+
+            def plan_of(session: SessionPlan) -> Answer:
+                return planned(session, expected_cost(session, checked.alignment), alone=False)
+
+            terminal = Terminal(steps, plan_of, strict=strict, full=full and not json, may_ask=not json)
+            terminal.file, terminal.written = release_file, written
             try:
-                fitted = runs.fit(
-                    checked,
-                    randomness=randomness,
-                    approved=approve or [],
-                    ask=terminal.ask if sys.stdin.isatty() and not json else None,
-                    show=terminal.show_plan,
-                    look=terminal.tell_own,
-                    keep=keep,
-                    watch=steps,
-                    workers=crew,
-                    evidence=evidence,
-                    strict=strict,
-                )
+                fitted = runs.fit(checked, RunOptions(randomness, approve or [], crew, evidence, strict), terminal)
             except DataError:
-                if not json:
-                    terminal.tell_all()
+                # Whatever else would refuse the run, so that nobody mends one thing at a time.
+                found = check_study(checked, strict) if not json else None
+                if found is not None and sum(finding.fault for finding in found.findings) > 1:
+                    steps.print_between(stderr(), *found.lines)
                 raise
-        _tell_unsettled(fitted)
+        tell_unsettled(fitted)
         wanted = ModelRequest(fitted.release)
         public = publish(fitted.release, wanted.model(None), wanted.notes)
         model_file.write(write_model(public))
-    matched = checked.alignment != NONE and len(fitted.tables) > 1
-    show(run_of(fitted, public, wanted.certainty(), release_file.path or place, model, matched), json, full)
+    show(run_of(fitted, public, wanted.certainty(), release_file.path or place, model, checked.aligned), json, full)
     if not json:
         tell_evidence(evidence)
 
@@ -246,58 +232,6 @@ def schema(
     from colonnade.data.sources import source_at
 
     typer.echo(draft_columns(source_at(data, query, party), party, public_data), nl=False)
-
-
-@dataclass
-class _Terminal:
-    """What a run shows to the person at the terminal, and asks, between the bars of its progress."""
-
-    steps: Steps
-    study: StudySpec
-    full: bool
-    strict: bool
-    _plan: Answer | None = field(default=None, init=False)
-
-    def show_plan(self, party: str, session: SessionPlan) -> None:
-        """Warn of the plan once, for the first party that is asked: nothing is spent yet."""
-        from colonnade.report.answers.plan import planned
-        from colonnade.report.cost import expected_cost
-        from colonnade.report.render.terminal import caution, shown
-
-        if self._plan is None:
-            self._plan = planned(session, expected_cost(session, self.study.alignment), alone=False)
-            if self.full:
-                self.steps.print_between(stdout(), shown(self._plan))
-            self.steps.print_between(stderr(), *map(caution, self._plan.warnings))
-        if self.strict and self._plan.warnings:
-            raise PolicyError(f"--strict refuses this plan: {self._plan.warnings[0]}")
-
-    def ask(self, question: str) -> bool:
-        from colonnade.report.render.terminal import verdict
-
-        with self.steps.pause():
-            if self._plan is not None and self._plan.brief is not None and not self.full:
-                stderr().print(verdict(self._plan.brief))
-            return typer.confirm(f"{question}\nIs it approved?", err=True)
-
-    def tell_all(self) -> None:
-        """Whatever else would refuse the run, so that nobody mends one thing at a time."""
-        from colonnade.check import check_study
-
-        found = check_study(self.study, self.strict)
-        if sum(finding.fault for finding in found.findings) > 1:
-            self.steps.print_between(stderr(), *found.lines)
-
-    def tell_own(self, table: Table) -> None:
-        """Tell a party what of its records is not as it declared."""
-        self.steps.print_between(stderr(), *own_eyes(table))
-
-
-def _tell_unsettled(fitted: FittedStudy) -> None:
-    from colonnade.report.render.terminal import caution
-
-    for name, reason in fitted.unsettled.items():
-        stderr().print(caution(f"the session of {name} stays booked: {reason}"))
 
 
 def _randomness(seed: str | None) -> Randomness:

@@ -6,16 +6,19 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from colonnade.consent.entries import Alignment, Booking, DataSet, EntryKind
 from colonnade.consent.ledger import Ledger
-from colonnade.consent.policy import Approvals, Policy, bits_told
+from colonnade.consent.policy import Approvals, Policy, bits_told, read_policy
+from colonnade.consent.shared_ledger import open_ledger
 from colonnade.foundation.errors import ColonnadeError, LedgerError, PolicyError
 from colonnade.mechanism.composition import Charge, Spent, charge_of, record_epsilon
 from colonnade.planning.agreement import Agreement
 from colonnade.planning.leakage import people_told
 from colonnade.planning.session_plan import SessionPlan, plan_session
+from colonnade.protocol.tasks import Unbooked
 
 if TYPE_CHECKING:
     from colonnade.planning.prediction import Prediction
@@ -29,7 +32,7 @@ NOBODY = bytes(32)
 
 
 @dataclass
-class PolicyGuard:
+class PolicyGuard(Unbooked):
     """The consent of a simulation: a policy's rules hold, and there is no ledger, for no noise is worth booking."""
 
     party: str
@@ -59,34 +62,9 @@ class PolicyGuard:
         """The same, now that n is known."""
         foresee_scores(self.policy, self.party, prediction)
 
-    def pending(self, study: str) -> list[str]:
-        """Nothing is ever booked."""
-        return []
-
-    def settle(self, outcomes: Mapping[str, str]) -> None:
-        """Nothing is ever booked."""
-
-    def inform(self, notes: Sequence[str]) -> None:
-        """Nobody is asked."""
-
-    def align(self, session: str, study: str, parties: Collection[str]) -> None:
-        """No ledger notes the matching."""
-
-    def book(self, session: SessionPlan) -> None:
-        """No ledger books the spend."""
-
     def resumable(self, session: str) -> bool:
         """A simulation is begun anew."""
         return False
-
-    def resume(self, session: SessionPlan) -> None:
-        """No ledger books the spend."""
-
-    def release(self) -> None:
-        """Nothing was booked."""
-
-    def void(self, reason: str) -> None:
-        """Nothing was booked."""
 
 
 @dataclass
@@ -255,6 +233,24 @@ class ConsentGuard:
     def spent(self) -> Spent:
         """What the data set has spent so far, by the cap's rule."""
         return self.ledger.spent(self.data, self.policy.cap)
+
+
+def open_guard(
+    party: str,
+    policy: Path | Policy,
+    ledger: Path,
+    data: DataSet,
+    approved: Collection[str] = (),
+    *,
+    ask: Callable[[str], bool] | None = None,
+    left: Approvals | None = None,
+) -> ConsentGuard:
+    """Return who agrees and books for a party, by its own policy and ledger."""
+    rules = read_policy(policy) if isinstance(policy, Path) else policy
+    if rules.party != party:
+        where = f" in {policy.name}" if isinstance(policy, Path) else ""
+        raise PolicyError(f"the policy{where} is for party {rules.party!r}, and was named for {party}")
+    return ConsentGuard(party, rules, open_ledger(ledger), data, approved, ask, left)
 
 
 def foresee(

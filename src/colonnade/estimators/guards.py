@@ -10,10 +10,8 @@ from typing import Any
 import polars as pl
 
 from colonnade.consent.entries import DataSet
-from colonnade.consent.guard import ConsentGuard
-from colonnade.consent.policy import read_policy
-from colonnade.consent.shared_ledger import open_ledger
-from colonnade.foundation.errors import PolicyError, StudyError
+from colonnade.consent.guard import ConsentGuard, open_guard
+from colonnade.foundation.errors import StudyError
 from colonnade.foundation.schema import Schema
 from colonnade.protocol.tasks import Guard, Unguarded
 
@@ -40,11 +38,7 @@ def _open(party: str, named: Mapping[str, Any], own: pl.DataFrame) -> ConsentGua
     if unknown or "policy" not in named or "ledger" not in named:
         told = f"an unknown {unknown[0]!r}" if unknown else ", ".join(named) or "nothing"
         raise StudyError(f"consent of {party} must name a policy and a ledger, and may name a dataset, got {told}")
-    policy = read_policy(Path(named["policy"]))
-    if policy.party != party:
-        raise PolicyError(f"the policy in {named['policy']} is for party {policy.party!r}, and was named for {party}")
     # What is booked counts against the same rows of the same columns, in whatever frame they come.
     content = hashlib.sha256(own.write_csv().encode()).hexdigest()
-    return ConsentGuard(
-        party, policy, open_ledger(Path(named["ledger"])), DataSet(str(named.get("dataset", party)), content)
-    )
+    data = DataSet(str(named.get("dataset", party)), content)
+    return open_guard(party, Path(named["policy"]), Path(named["ledger"]), data)

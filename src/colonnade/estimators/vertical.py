@@ -47,7 +47,7 @@ from colonnade.mechanism.plan import Offer
 from colonnade.model import as_taken, factors_of, partial_scores
 from colonnade.planning.agreement import Agreement
 from colonnade.planning.session_plan import SessionPlan, plan_session
-from colonnade.runs import run_guarded
+from colonnade.runs import RunOptions, run_guarded
 from colonnade.study import find_homonym, offer_of
 
 Floats = NDArray[np.float64]
@@ -129,7 +129,7 @@ class Vertical(BaseEstimator):  # type: ignore[misc]
         for sentence in (note for table in tables.values() for note in table.heavy_clipping()):
             warnings.warn(sentence, UserWarning, stacklevel=2)
         guards = open_guards(self.consent, schema, frame, source.seeded)
-        outcome = run_guarded(agreement, tables, guards, "none", source)
+        outcome = run_guarded(agreement, tables, guards, "none", RunOptions(source))
         self.spent_ = self._spent_with(outcome.session.plan.epsilon, outcome.session.plan.delta)
         self.schema_ = schema
         self.plan_ = outcome.session.describe()

@@ -210,7 +210,7 @@ def look_at_ledger(site: Site) -> str:
     failed = sum(account.failed for account in book.accounts())
     told = f"{len(lines)} entries, {spent:.6g} of {cap:.6g} is spent"
     told += f", {failed} sessions ended without a release after data was read" if failed else ""
-    guard.foresee(agreement, site.table().rows, site.aligned, pending)
+    guard.foresee(agreement, site.table().rows, site.study.aligned, pending)
     if pending:
         named = ", ".join(session[:16] for session in pending)
         raise Remark(f"{told}; session {named}: {BOOKED_COUNTS}")

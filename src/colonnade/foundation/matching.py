@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -48,3 +48,8 @@ class IdTerms:
 
 
 AS_THEY_ARE = IdTerms()
+
+
+def matches_ids(alignment: str, parties: Collection[str]) -> bool:
+    """Return whether a session matches ids before anything else."""
+    return alignment != NONE and len(parties) > 1

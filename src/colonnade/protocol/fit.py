@@ -55,7 +55,6 @@ from colonnade.protocol.tasks import (
     ServerTask,
     SessionContext,
     SessionKind,
-    matches_ids,
 )
 
 FIT = SessionKind(
@@ -176,15 +175,11 @@ class FitParty(PartyTask):
     def largest_list(self) -> int | str | None:
         return self.guard.largest_list
 
-    @property
-    def _aligns(self) -> bool:
-        return matches_ids(self.alignment, self.parties)
-
     def require_private(self) -> None:
         require_private(self.agreement.product)
 
     def judge(self) -> None:
-        self.guard.judge(self.agreement, self._aligns)
+        self.guard.judge(self.agreement, self.aligned)
 
     def pending(self) -> list[str]:
         self._asked = self.guard.pending(self.agreement.name)
@@ -199,7 +194,7 @@ class FitParty(PartyTask):
         return self._table
 
     def foresee(self, rows: int) -> None:
-        self.guard.foresee(self.agreement, rows, self._aligns)
+        self.guard.foresee(self.agreement, rows, self.aligned)
 
     def note_matching(self, session: str) -> None:
         self.guard.align(session, self.agreement.name, self.parties)

@@ -61,7 +61,7 @@ from colonnade.protocol.messages import (
 )
 from colonnade.protocol.opening import Submissions
 from colonnade.protocol.signatures import ALIGNMENT, COINS, OPENED, SESSION, SUBMISSION, SignedTraffic, Signer
-from colonnade.protocol.tasks import PartyTask, Records, SessionContext, matches_ids
+from colonnade.protocol.tasks import PartyTask, Records, SessionContext
 
 if TYPE_CHECKING:
     from colonnade.crypto.alignment.party import AlignmentParty
@@ -131,10 +131,6 @@ class PartyRole:
     def identity(self) -> bytes:
         """The session's id; empty before the server has welcomed this party. Joint coins make it another."""
         return self._identity
-
-    @property
-    def _aligns(self) -> bool:
-        return matches_ids(self.task.alignment, self.task.parties)
 
     # What carriers tell.
 
@@ -244,14 +240,14 @@ class PartyRole:
         self._begin_alignment(ALIGNMENT if self._account is None else COINS)
         self._show("read", 0.0)
         self._records = self.task.read()
-        if self._aligns and self._records.ids is None:
+        if self.task.aligned and self._records.ids is None:
             raise StudyError(f"party {self.name} has no ids to align by")
         with self._refusing():
             self.task.foresee(self._records.rows)
         if self._account is not None:
             own = (listed(self._records.ids), self.task.data_digest())
             self._account.begin(self._identity, self.name, self.task.parties, self._randomness, *own)
-        elif not self._aligns:
+        elif not self.task.aligned:
             self._begin_session(b"")
         self._show("wait", 0.0)
         yield self._to_server(Step.READY, Ready())
@@ -271,7 +267,7 @@ class PartyRole:
     def _begin_derived(self, account: SessionAccount) -> None:
         """Coins are exchanged: from here on nothing is drawn that could not be drawn again by an auditor."""
         self._randomness, self._identity = account.source(), account.identity
-        if self._aligns:
+        if self.task.aligned:
             self._begin_alignment()
         else:
             self._advance(Event.MATCHED)
@@ -326,7 +322,7 @@ class PartyRole:
             self._account.note_signature(sender, *self._traffic.stage, signature)
 
     def _aligning(self) -> AlignmentParty:
-        if not self._aligns:
+        if not self.task.aligned:
             raise ProtocolError(f"party {self.name} has nothing to align, and the server asks for an alignment")
         if self._aligner is None:
             from colonnade.crypto.alignment.party import AlignmentParty
@@ -350,7 +346,7 @@ class PartyRole:
     # The session proper.
 
     def _join(self) -> Iterator[Envelope]:
-        if self._aligns and self._aligner is None:
+        if self.task.aligned and self._aligner is None:
             raise ProtocolError(f"party {self.name} has not matched its ids, and the server asks it to join")
         if self._account is not None:
             self._account.source()

@@ -41,7 +41,6 @@ from colonnade.protocol.tasks import (
     ServerTask,
     SessionContext,
     SessionKind,
-    matches_ids,
 )
 
 PREDICT = SessionKind(
@@ -159,7 +158,7 @@ class PredictParty(PartyTask):
         """Parts are always masked."""
 
     def judge(self) -> None:
-        self.guard.foresee_scores(self.prediction, matches_ids(self.alignment, self.parties))
+        self.guard.foresee_scores(self.prediction, self.aligned)
 
     def pending(self) -> list[str]:
         """A prediction books nothing."""

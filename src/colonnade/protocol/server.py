@@ -57,7 +57,7 @@ from colonnade.protocol.messages import (
     versions_in,
 )
 from colonnade.protocol.signatures import SUBMISSION
-from colonnade.protocol.tasks import Journal, JournalEvent, NullJournal, ServerTask, matches_ids
+from colonnade.protocol.tasks import Journal, JournalEvent, NullJournal, ServerTask
 
 
 class RoundLog:
@@ -320,7 +320,7 @@ class ServerRole:
         self._advance(Event.LAST_READY)
         if self.accountable:
             self._coins, self._rounds = Coins(self.identity, self.parties), [COMMIT, REVEAL]
-        if matches_ids(self.task.alignment, self.parties):
+        if self.task.aligned:
             self._aligner = AlignmentServer(self.alignment_id, self.parties)
             self._rounds += self._aligner.rounds
         yield from self._next_round()
@@ -435,7 +435,7 @@ class ServerRole:
         rows = {name: own.rows for name, own in zip(self.parties, joined, strict=True)}
         if len(set(rows.values())) > 1:
             told = ", ".join(f"{name} {n}" for name, n in rows.items())
-            without = "" if matches_ids(self.task.alignment, self.parties) else "without alignment "
+            without = "" if self.task.aligned else "without alignment "
             self.error = StudyError(f"{without}all parties must hold the same number of records, got {told}")
             yield from self._fail(Event.ERROR, Code.ROWS)
             return

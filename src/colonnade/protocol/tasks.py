@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from colonnade.crypto.product import Parcel, Words
 from colonnade.foundation.errors import ProtocolError
-from colonnade.foundation.matching import NONE
+from colonnade.foundation.matching import matches_ids
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Column
 from colonnade.planning.agreement import Agreement
@@ -74,20 +74,15 @@ class Guard(Protocol):
     def consent_scores(self, prediction: Prediction, rows: int) -> None: ...
 
 
-class Unguarded:
-    """Consent without conditions, for whoever asks for it by this name: nothing is checked and nothing is booked."""
+class Unbooked:
+    """What a guard does where there is no ledger. Of consent it says nothing: that each guard states for itself."""
 
-    largest_list: int | str | None = None
-
-    def judge(self, agreement: Agreement, aligned: bool) -> None: ...
     def pending(self, study: str) -> list[str]:
         return []
 
     def settle(self, outcomes: Mapping[str, str]) -> None: ...
     def inform(self, notes: Sequence[str]) -> None: ...
-    def foresee(self, agreement: Agreement, rows: int, aligned: bool) -> None: ...
     def align(self, session: str, study: str, parties: Collection[str]) -> None: ...
-    def consent(self, session: SessionPlan) -> None: ...
     def book(self, session: SessionPlan) -> None: ...
     def resumable(self, session: str) -> bool:
         return True
@@ -95,6 +90,16 @@ class Unguarded:
     def resume(self, session: SessionPlan) -> None: ...
     def release(self) -> None: ...
     def void(self, reason: str) -> None: ...
+
+
+class Unguarded(Unbooked):
+    """Consent without conditions, for whoever asks for it by this name: nothing is checked and nothing is booked."""
+
+    largest_list: int | str | None = None
+
+    def judge(self, agreement: Agreement, aligned: bool) -> None: ...
+    def foresee(self, agreement: Agreement, rows: int, aligned: bool) -> None: ...
+    def consent(self, session: SessionPlan) -> None: ...
     def foresee_scores(self, prediction: Prediction, aligned: bool) -> None: ...
     def consent_scores(self, prediction: Prediction, rows: int) -> None: ...
 
@@ -154,11 +159,6 @@ class SessionContext:
     """Whether `bindings` will be asked for."""
 
 
-def matches_ids(alignment: str, parties: Sequence[str]) -> bool:
-    """Whether a session matches ids before anything else."""
-    return alignment != NONE and len(parties) > 1
-
-
 class PartyTask(ABC):
     """One party's part of a kind of session: its data, its consent, what it hands in and what it takes."""
 
@@ -169,6 +169,11 @@ class PartyTask(ABC):
     @property
     @abstractmethod
     def parties(self) -> tuple[str, ...]: ...
+
+    @property
+    def aligned(self) -> bool:
+        """Whether ids are matched first."""
+        return matches_ids(self.alignment, self.parties)
 
     @property
     @abstractmethod
@@ -334,6 +339,11 @@ class ServerTask(ABC):
     @abstractmethod
     def declared(self) -> Mapping[str, Mapping[str, Column]]:
         """Each party's columns."""
+
+    @property
+    def aligned(self) -> bool:
+        """Whether ids are matched first."""
+        return matches_ids(self.alignment, self.declared)
 
     @property
     @abstractmethod

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from colonnade.crypto.alignment.frames import ROUNDS as MATCHING_ROUNDS
 from colonnade.crypto.alignment.sizes import Sizes
 from colonnade.crypto.product import SERVER
-from colonnade.foundation.matching import HYBRID
+from colonnade.foundation.matching import HYBRID, matches_ids
 from colonnade.foundation.schema import column_to
 from colonnade.planning.session_plan import SessionPlan
 from colonnade.protocol.messages import (
@@ -26,7 +26,6 @@ from colonnade.protocol.messages import (
     encode_body,
     versions,
 )
-from colonnade.protocol.tasks import matches_ids
 
 # docs/results/speed.md: base transfers of a partner, and the rest for each id of it and the hub's.
 SECONDS_A_PARTNER = 0.21

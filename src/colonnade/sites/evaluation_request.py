@@ -33,7 +33,7 @@ class EvaluationRequest:
     def table(self, workers: Workers) -> Table:
         """What this party's records are in the evaluation."""
         party = self.site.party
-        raw = self.source.read(party, self.evaluation.needs(party), workers, matched=self.site.aligned)
+        raw = self.source.read(party, self.evaluation.needs(party), workers, matched=self.site.study.aligned)
         return self.evaluation.derive(raw)
 
 

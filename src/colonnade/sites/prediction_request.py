@@ -10,6 +10,7 @@ from colonnade.data.sources import Source
 from colonnade.data.table import Table
 from colonnade.foundation.errors import ReleaseError, SiteError, StudyError
 from colonnade.foundation.files import places, read_whole
+from colonnade.foundation.matching import matches_ids
 from colonnade.foundation.workers import Workers
 from colonnade.mechanism.moments import Floats
 from colonnade.model import PublicModel, parts_to_open, prediction_of, read_model, receivers_scores, scores_csv
@@ -51,7 +52,11 @@ class PredictionRequest:
 
     def table(self) -> Table:
         party = self.site.party
-        return self.source.read(party, self.prediction.columns[party], matched=self.site.aligned)
+        return self.source.read(
+            party,
+            self.prediction.columns[party],
+            matched=matches_ids(self.site.study.alignment, self.prediction.parties),
+        )
 
     def part(self, table: Table) -> Floats:
         return parts_to_open(table, self.public)

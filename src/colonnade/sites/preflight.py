@@ -35,7 +35,7 @@ def get_ready(site: Site, approved: list[str]) -> list[str]:
         table = site.table()
     # Whoever approves decides with what is not as declared in mind: no partner hears of it.
     notes = table.notes()
-    agreement, aligned = site.study.agreement, site.aligned
+    agreement, aligned = site.study.agreement, site.study.aligned
     try:
         if not isinstance(guard, ConsentGuard):
             guard.foresee(agreement, table.rows, aligned)

@@ -172,7 +172,7 @@ class FitRecipe(Recipe):
             return table
 
         def keep(release: ReleaseRecord) -> None:
-            if self.site.aligned and task.session is not None:
+            if self.study.aligned and task.session is not None:
                 # Where few match, ids may be written in two ways; of others' ids a party hears nothing.
                 self.notes.append(f"{task.session.rows:,} of {self._records:,} records were matched")
             self._keep(release, task.session)

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from colonnade.consent.guard import ConsentGuard, PolicyGuard
+from colonnade.consent.guard import ConsentGuard, PolicyGuard, open_guard
 from colonnade.consent.policy import Approvals, Policy, check_approvals, read_policy
 from colonnade.consent.shared_ledger import open_ledger
 from colonnade.data.sources import Source
@@ -90,11 +90,6 @@ class Site:
         return self.content.text("signing_agent") if "signing_agent" in self.content else None
 
     @property
-    def aligned(self) -> bool:
-        """Whether a session matches ids first."""
-        return self.study.alignment != "none" and len(self.study.agreement.schema.names) > 1
-
-    @property
     def journal(self) -> Path:
         return self.folder / "sessions.jsonl"
 
@@ -145,7 +140,7 @@ class Site:
 
     def table(self, workers: Workers = HERE) -> Table:
         columns = self.study.agreement.schema.parties[self.party]
-        return self.source.read(self.party, columns, workers, matched=self.aligned)
+        return self.source.read(self.party, columns, workers, matched=self.study.aligned)
 
     def policy(self) -> Policy:
         path = self.source.policy
@@ -169,8 +164,8 @@ class Site:
         if source.ledger is None:
             raise StudyError(f"{self.folder.name}/{SITE} must name a ledger, outside simulations")
         approved = [a for a in os.environ.get(APPROVED, "").split(",") if a]
-        ledger, known = open_ledger(source.ledger), source.records(self.party).data_set(self.party)
-        return ConsentGuard(self.party, policy, ledger, known, approved, left=self.approvals), Randomness()
+        known = source.records(self.party).data_set(self.party)
+        return open_guard(self.party, policy, source.ledger, known, approved, left=self.approvals), Randomness()
 
     @property
     def approvals(self) -> Approvals:

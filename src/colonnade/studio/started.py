@@ -11,9 +11,9 @@ from colonnade.check import check_study
 from colonnade.data.table import Table
 from colonnade.foundation.errors import ColonnadeError, DataError, StoppedError, StudyError
 from colonnade.foundation.files import Place, places
-from colonnade.mechanism.release import write_release
+from colonnade.mechanism.release import ReleaseRecord, write_release
 from colonnade.report.progress import NAMES
-from colonnade.runs import Outcome, fit
+from colonnade.runs import Observer, Outcome, RunOptions, fit
 from colonnade.study import StudySpec
 
 SPENT = ("submit", "open")
@@ -51,7 +51,7 @@ def require_booked(study: StudySpec, unbooked: bool) -> None:
 
 
 @dataclass
-class Run:
+class Run(Observer):
     """A run that was started from the page; its release is written before it counts as done."""
 
     study: StudySpec
@@ -66,6 +66,8 @@ class Run:
     notes: list[str] = field(default_factory=list)
     cancelled: bool = False
     """A person asked for the end: it comes with the next step, or not at all once parties submit."""
+
+    _file: Place | None = field(default=None, init=False, repr=False)
 
     def cancel(self) -> None:
         """Ask for the end of the run; what is submitted is booked, and goes on."""
@@ -84,13 +86,8 @@ class Run:
         try:
             require_booked(self.study, self.unbooked)
             with places(Place(self.place, new=True)) as (file,):
-                fitted = fit(
-                    self.study,
-                    approved=self.approved,
-                    look=self.look,
-                    keep=lambda release: file.write(write_release(release)),
-                    watch=self.watch,
-                )
+                self._file = file
+                fitted = fit(self.study, RunOptions(approved=self.approved), self)
                 self.outcome, self.place = fitted.outcome, file.path or self.place
                 self.notes += [f"the session of {n} stays booked: {why}" for n, why in fitted.unsettled.items()]
                 if self.cancelled:
@@ -107,18 +104,22 @@ class Run:
             self._finish()
             self.done = True
 
-    def look(self, table: Table) -> None:
+    def opened(self, release: ReleaseRecord) -> None:
+        assert self._file is not None
+        self._file.write(write_release(release))
+
+    def table(self, table: Table) -> None:
         """What a party's person should know of how its records were read."""
         self.notes += [f"{table.party} (for its own eyes): {note}" for note in table.notes()]
 
-    def watch(self, step: str, share: float) -> None:
+    def step(self, name: str, share: float) -> None:
         """Called by the run with a step and the share of it that is done."""
-        if self.cancelled and step not in SPENT:
+        if self.cancelled and name not in SPENT:
             raise StoppedError("the run was cancelled before anything was booked: nothing was spent")
-        if step not in self.steps:
+        if name not in self.steps:
             self._finish()
-            self.steps[step] = RunStep(NAMES.get(step, step))
-        self.steps[step].share = max(self.steps[step].share, min(1.0, share))
+            self.steps[name] = RunStep(NAMES.get(name, name))
+        self.steps[name].share = max(self.steps[name].share, min(1.0, share))
 
     def _finish(self) -> None:
         for step in self.steps.values():

@@ -94,7 +94,7 @@ def _toys() -> Iterator[None]:
 def test_a_session_with_a_toy_product(product: str) -> None:
     held = tables()
     agreement = agreement_of(product, epsilon=1e6)
-    outcome = run_unguarded(agreement, held, "none", Randomness(b"toy"), lambda step, share: None)
+    outcome = run_unguarded(agreement, held, "none", Randomness(b"toy"))
     release = read_release(write_release(outcome.release))
     records = np.column_stack([np.ones(ROWS), *(v for t in held.values() for v in t.coordinates().values())])
     names = [None, *(n for t in held.values() for n in t.coordinates())]

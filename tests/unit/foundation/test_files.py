@@ -118,9 +118,9 @@ def test_a_run_from_the_studio_keeps_both_releases(tmp_path: Path, monkeypatch: 
 
     place = tmp_path / "r.json"
 
-    def meanwhile(_: Any, *, keep: Any, **settings: Any) -> SimpleNamespace:
+    def meanwhile(_: Any, options: Any, observer: Any) -> SimpleNamespace:
         place.write_bytes(b"dear")
-        keep(None)
+        observer.opened(None)
         return SimpleNamespace(outcome=None, unsettled={}, unkept=[])
 
     monkeypatch.setattr(started, "fit", meanwhile)
