@@ -269,6 +269,8 @@ def _little(party: str, table: Table) -> list[CheckItem]:
     """Columns that are clipped, lie in a corner of their bounds, are constant or there twice, or have rare levels."""
     found, seen = [CheckItem(party, False, note) for note in table.heavy_clipping()], dict[bytes, str]()
     for name, column in table.columns.items():
+        if name in table.unfit and 2 * table.unfit[name].count > table.seen:
+            continue
         values = np.asarray(read_rows(table.values[name], 0, table.rows))
         values = values[~np.isnan(values)]
         if (twin := seen.setdefault(values.tobytes(), name)) != name:

@@ -20,6 +20,8 @@ DAYS = ("%Y-%m-%d", "%d.%m.%Y", "%Y/%m/%d")
 TOLD = {"strip": "spaces around them", "zeros": "leading zeros", "point": "a decimal point (123.0)"}
 TRIED = ("strip", "unaccent", "case", "point", "zeros")
 """What forms are made of in which ids are compared, where they would match more people."""
+LAST_TRIED = (("digits",), ("digits", "zeros"), ("dates",))
+"""Where nobody matches in any of these: they leave less of an id, and may make those of two people one."""
 FLOAT = r"^(\s*\d+)\.0+(\s*)$"
 """A whole number that a program wrote as a float."""
 MOST_COMPARED = 1 << 21
@@ -114,14 +116,20 @@ def common_in_forms(ids: Mapping[str, Sequence[str]], parts: int = 1) -> dict[tu
     texts = [_parts(pl.Series(list(own), dtype=pl.String), parts) for own in ids.values()]
     plain = [_joined(own) for own in texts]
     out: dict[tuple[str, ...], int] = {(): _common(plain)}
+
+    def _compare(form: Sequence[str]) -> None:
+        found = [_joined([in_form(part, form) for part in own]) for own in texts]
+        if all(one.n_unique() == two.n_unique() for one, two in zip(found, plain, strict=True)):
+            out[tuple(form)] = _common(found)
+
     # All of them together match whatever any of them does.
     most = _common([_joined([in_form(part, TRIED) for part in own]) for own in texts])
     for form in chain.from_iterable(combinations(TRIED, size) for size in range(1, len(TRIED) + 1)):
         if max(out.values()) >= most:
             break
-        found = [_joined([in_form(part, form) for part in own]) for own in texts]
-        if all(one.n_unique() == two.n_unique() for one, two in zip(found, plain, strict=True)):
-            out[form] = _common(found)
+        _compare(form)
+    for form in LAST_TRIED if max(out.values()) < 2 else ():
+        _compare(form)
     return out
 
 

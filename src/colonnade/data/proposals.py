@@ -97,11 +97,12 @@ def _encoding(head: bytes) -> str:
             return "utf-8"
         except UnicodeDecodeError:
             continue
-    # A byte of the wrong code page is often a sign between letters, which in the right one is a letter.
-    letters = {
-        code: sum(c.isalpha() for c in head.decode(code, errors="replace") if not c.isascii()) for code in ENCODINGS
+    # In the wrong code page a letter's byte is often a sign between letters, or a control character.
+    worth = {
+        code: sum(c.isalpha() or -9 * (c < "\xa0") for c in head.decode(code, errors="replace") if not c.isascii())
+        for code in ENCODINGS
     }
-    return max(letters, key=lambda code: letters[code])
+    return max(worth, key=lambda code: worth[code])
 
 
 def _separator(lines: Sequence[str], separators: Sequence[str]) -> tuple[str, int]:
@@ -121,7 +122,7 @@ def _forms(columns: Sequence[Sequence[str]], written: Written) -> Written:
     dates = Counter(form for values in known if (form := _dates(values)))
     form = dates.most_common(1)[0][0] if dates else ""
     commas = [values for values in known if _most(values, _COMMAS) and any("," in v for v in values)]
-    points = [values for values in known if _most(values, _POINTS) and any("," in v or " " in v for v in values)]
+    points = [values for values in known if _most(values, _POINTS) and any(re.search(r"[,\s]", v) for v in values)]
     decimal, grouped = (",", commas) if commas and written.separator != "," else (".", points)
     marks = (GROUPS.search(v) for values in grouped for v in values)
     groups = Counter(found[1] for found in marks if found and found[1] != decimal)
@@ -152,9 +153,9 @@ def _iso(values: Sequence[str]) -> bool:
 def _dates(values: Sequence[str]) -> str:
     """The first known form that most have; day before month unless some text has its day second."""
     form = next((form for form, looks in COMMON_DATES.items() if _most(values, re.compile(looks))), "")
-    second = [found[1] for v in values if (found := re.fullmatch(r"\d+/(\d+)/\d+", v))]
-    if form == "%d/%m/%Y" and any(int(part) > MONTHS for part in second):
-        return "%m/%d/%Y"
+    second = [found[1] for v in values if (found := re.match(r"\d+/(\d+)/\d+", v))]
+    if form.startswith("%d/%m/%Y") and any(int(part) > MONTHS for part in second):
+        return form.replace("%d/%m", "%m/%d")
     return form
 
 

@@ -123,7 +123,7 @@ def _refuse(section: Section, key: str, rule: str, value: object) -> None:
     raise StudyError(f"{section.where} {key} {rule}, got {shown(value)}")
 
 
-COMMON_DATES = {
+_DATES = {
     "%d.%m.%Y": r"\d{1,2}\.\d{1,2}\.\d{4}",
     "%d/%m/%Y": r"\d{1,2}/\d{1,2}/\d{4}",
     "%m/%d/%Y": r"\d{1,2}/\d{1,2}/\d{4}",
@@ -133,11 +133,14 @@ COMMON_DATES = {
     "%d %b %Y": r"\d{1,2}\.? [^\W\d]+\.? \d{4}",
     "%Y%m%d": r"(?:19|20)\d{6}",
     "%Y.%m.%d": r"\d{4}\.\d{1,2}\.\d{1,2}",
+    "%Y.%m.%d.": r"\d{4}\.\d{1,2}\.\d{1,2}\.",
 }
+_TIMES = {"": "", " %H:%M": r" \d{1,2}:\d{2}", " %H:%M:%S": r" \d{1,2}:\d{2}:\d{2}"}
+COMMON_DATES = {day + time: looks + more for time, more in _TIMES.items() for day, looks in _DATES.items()}
 """How dates are often written, and what such a text looks like."""
 COMMON_MISSING = (
-    *("na", "n/a", "#n/a", "nan", "null", "none", "nil", "missing", "-", "--", ".", "?"),
-    *("k.a.", "unbek.", "unbekannt", "b.d.", "nd", "n.d."),
+    *("na", "n/a", "#n/a", "nan", "null", "none", "nil", "missing", "-", "--", "–", "—", ".", "?"),
+    *("k.a.", "unbek.", "unbekannt", "b.d.", "nd", "n.d.", "n. a.", "s/d", "n.r."),
 )
 """Texts, in lower case, that often mean no value."""
 POINT = re.compile(r"[-+]?\d{1,3}(?:,\d{3})+\.\d+")
