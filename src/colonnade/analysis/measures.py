@@ -56,8 +56,9 @@ class Measure:
     def of(
         cls, value: float, std: float, limits: tuple[float, float] = (-np.inf, np.inf), trivial: float | None = None
     ) -> Measure:
-        """One released number, or a few: noise alone keeps it from being known."""
-        kept, low, high = (float(np.clip(value + sign * SURE_OF_ONE * std, *limits)) for sign in (0, -1, 1))
+        """One released number, or a few: noise alone keeps it from being known, and may move it past its limits."""
+        kept = float(np.clip(value, *limits))
+        low, high = (float(np.clip(kept + sign * SURE_OF_ONE * std, *limits)) for sign in (-1, 1))
         return cls(kept, float(std), low, high, trivial)
 
     @classmethod
@@ -69,9 +70,10 @@ class Measure:
         limits: tuple[float, float] = (-np.inf, np.inf),
         trivial: float | None = None,
     ) -> Measure:
-        """A number that lies between two ends, which are known but for noise."""
-        sure = _sure((ends[1] - ends[0]) / std) if std > 0 else SURE
-        low, high = (float(np.clip(v, *limits)) for v in (ends[0] - sure * std, ends[1] + sure * std))
+        """A number that lies between two ends, known but for noise: it may turn them round, or move them out."""
+        first, last = sorted(float(np.clip(end, *limits)) for end in ends)
+        sure = _sure((last - first) / std) if std > 0 else SURE
+        low, high = (float(np.clip(v, *limits)) for v in (first - sure * std, last + sure * std))
         return cls(float(np.clip(value, low, high)), float(std), low, high, trivial)
 
     @property
@@ -308,9 +310,9 @@ def error_measures(n: int, errors: Sum, about: Sum, scale: float, typical: float
     and not by what it hit, for what is told only when it came out large is too large. `typical` is the label's
     variance as if it were even.
     """
-    mean, spread = errors.value / n, errors.std / n
+    mean, spread = max(errors.value / n, 0.0), errors.std / n
     ends = [scale * sqrt(max(mean + sign * SURE_OF_ONE * spread, 0.0)) for sign in (-1, 1)]
-    root = sqrt(max(mean, 0.0))
+    root = sqrt(mean)
     std = spread / (2 * root) if root > 0 else sqrt(spread)
     known = about.value * CLEAR > about.std
     trivial = scale * sqrt(about.value / n) if known else None
