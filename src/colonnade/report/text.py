@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from colonnade.mechanism.forecast import weakly_explained
 
 if TYPE_CHECKING:
+    from colonnade.foundation.schema import Schema
     from colonnade.mechanism.cuts import Binning
     from colonnade.planning.prediction import Prediction
 
@@ -97,6 +98,13 @@ def digest_note(n: int, assumed: bool, cuts: Sequence[Binning] | None) -> str:
     if any(cut.chosen for cut in cuts or ()):
         told += f", and is told so beforehand, for bins depend on it: rows = {n} in [study], --rows {n}, or rows={n}"
     return f"{told}."
+
+
+def described(schema: Schema) -> list[str]:
+    """Return what a study says that its columns are, and in which unit, as one sentence; none where it says nothing."""
+    columns = [item for own in schema.parties.values() for item in own.items() if item[1].description or item[1].unit]
+    told = "; ".join(f"{name}: {', '.join(filter(None, (c.description, c.unit)))}" for name, c in columns)
+    return [f"Columns: {told}."] if told else []
 
 
 def flaws(provenance: Mapping[str, Any]) -> list[str]:

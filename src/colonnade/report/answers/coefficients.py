@@ -11,6 +11,7 @@ from colonnade.analysis.units import Units, label_units
 from colonnade.foundation.names import ColumnRef
 from colonnade.foundation.shown import figure
 from colonnade.report.results import Answer, Figure, Heading, Listing, Part, Passage, Record, Words
+from colonnade.report.text import described
 
 if TYPE_CHECKING:
     import polars as pl
@@ -119,7 +120,7 @@ def fitted(public: PublicModel, found: Intervals | None, reason: str = NO_FILE, 
     if found is not None and found.coefficients:
         parts.append(conf_int(public, found))
     told = sentences(found) if found is not None else [f"There are no intervals: {reason}."] if reason else []
-    parts += [Passage(sentence, "soft") for sentence in told]
+    parts += [Passage(sentence, "soft") for sentence in (*told, *described(public.schema))]
     return Answer(what_of(public), parts, lambda: facts, public.warnings)
 
 

@@ -13,7 +13,7 @@ from colonnade.analysis.synthesis import distance_text, expected_distance
 from colonnade.foundation.names import ColumnRef, holders, plain_cell
 from colonnade.foundation.shown import figure
 from colonnade.report.results import Answer, Figure, Heading, Listing, Part, Passage, Record, Words
-from colonnade.report.text import flaws
+from colonnade.report.text import described, flaws
 
 if TYPE_CHECKING:
     from colonnade.analysis.tables import Bracketed, CrossTable, Margin, Number, Tables
@@ -47,11 +47,12 @@ def crosstables(found: Tables, chosen: Sequence[int], seed: int) -> Answer:
     """One margin, one cross table, or all margins and numbers with what depends on what."""
     released = found.released
     head = {"study": released.release.plan["study"], "n": released.n, "notes": interval_notes(found, chosen)}
-    notes, warned = [Passage(note, "soft") for note in head["notes"]], flaws(released.release.provenance)
+    told = [*head["notes"], *described(released.release.schema)]
+    notes, warned = [Passage(note, "soft") for note in told], flaws(released.release.provenance)
     if len(chosen) == 2:
-        cross, told = found.cross(*chosen), dependence(found, chosen[0], chosen[1], seed)
-        facts = {**head, "tables": [_cross_facts(cross)], "dependence": [dependence_facts(told)]}
-        return Answer("", [_cross(cross), Passage(dependence_line(told)), *notes], lambda: facts, warned)
+        cross, both = found.cross(*chosen), dependence(found, chosen[0], chosen[1], seed)
+        facts = {**head, "tables": [_cross_facts(cross)], "dependence": [dependence_facts(both)]}
+        return Answer("", [_cross(cross), Passage(dependence_line(both)), *notes], lambda: facts, warned)
     if chosen:
         margin = found.margin(chosen[0])
         return Answer("", [_margin(margin), *notes], lambda: {**head, "margins": [_margin_facts(margin)]}, warned)
