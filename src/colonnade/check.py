@@ -40,7 +40,7 @@ FEW = 30
 """A level with fewer records says little."""
 NARROW = 0.1
 """Nine of ten values in so small a part of their bounds leave most of them unused."""
-SHOWN = 3
+SHOWN = 3  # values of each fault: enough to see what it is, on one line
 
 
 @dataclass(frozen=True)

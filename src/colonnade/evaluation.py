@@ -44,7 +44,7 @@ FEWEST, MOST = 3, 64
 """Bins of a score."""
 NARROWEST = 4.0
 """No part of an error is let reach less than the widest over this."""
-TYPICAL_ROWS = 10_000
+TYPICAL_ROWS = 10_000  # stands for n where a study does not state it
 OUTCOMES = ("no", "yes")
 
 

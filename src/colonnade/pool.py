@@ -18,7 +18,7 @@ from colonnade.foundation.workers import Workers
 
 AHEAD = 2
 """Pieces under way for each worker: one that is done, one that waits."""
-CONNECT_SECONDS = 10
+CONNECT_SECONDS = 10  # a scheduler on a cluster's network answers at once
 DEVICES = ("cpu", "cuda")
 
 

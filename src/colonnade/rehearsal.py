@@ -53,20 +53,20 @@ def simulate_release(session: SessionPlan, gram: Floats, randomness: Randomness)
     return released(session, values, {}).moments()
 
 
-DRAWS, SPLITS = 20, 4
+DRAWS, SPLITS = 20, 4  # releases, and splits of the rows; chosen, not tuned
 TESTED = 0.2
 """The part of the public rows that each split keeps for the test."""
-FEWEST_ROWS = 50
+FEWEST_ROWS = 50  # a test of ten rows at least
 CLEAR = 1e5
 """An epsilon whose noise is nothing to speak of."""
 STRENGTHS = {"weak": 0.05, "middle": 0.25, "strong": 0.8}
-SHARES = (0.5, 0.25, 0.1, 0.01)
+SHARES = (0.5, 0.25, 0.1, 0.01)  # how common the label's level may be
 SCENES = ((1.0, False), (0.1, False), (1.0, True))
 """How much of their bounds numbers fill, and whether one column carries all of the signal."""
-INVENTED_TRAIN, INVENTED_TEST = 6_000, 3_000
+INVENTED_TRAIN, INVENTED_TEST = 6_000, 3_000  # enough that chance hardly adds to the noise of a release
 CORNER = 0.1
 """Public values that fill less of their bounds sit in a corner."""
-_BLOCK = 1 << 14
+_BLOCK = 1 << 14  # rows at once stay in a cache
 
 
 @dataclass(frozen=True)

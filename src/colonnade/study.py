@@ -79,7 +79,7 @@ PARTY_KEYS = (
     *("organisation", "contact"),
 )
 AUDIT_KEYS = ("auditors",)
-LARGEST_STUDY = 16 << 20
+LARGEST_STUDY = 16 << 20  # 16 MB: thousands of columns with their levels
 DECLARED, AUTO = "declared", "auto"
 NUMERIC = (DECLARED, AUTO)
 """Numbers have the bins that their columns declare, or those that the plan expects to pay."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from colonnade.data.table import Table
     from colonnade.report.results import Answer
 
-WIDTH = 100
+WIDTH = 100  # of a terminal that does not say how wide it is
 
 
 class Shown:

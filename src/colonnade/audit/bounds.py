@@ -18,7 +18,7 @@ Integers = NDArray[np.int64]
 
 CONFIDENCE = 0.999
 """Of each bound: a right claim is called false once in a thousand, at most."""
-THRESHOLDS = 200
+THRESHOLDS = 200  # events that are compared; chosen, more were not tried
 SELECTION = 0.9
 """Confidence with which events are compared when one is chosen."""
 TRAINING = 0.25

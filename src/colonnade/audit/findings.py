@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 ASKS = 4
 """How often the curious server asks for each submission."""
-SPARE_ROWS = 12
-ROUNDING = 1e-6
+SPARE_ROWS = 12  # records beside those of the pair; chosen, others do as well
+ROUNDING = 1e-6  # of floats on both sides of the comparison
 
 
 @dataclass(frozen=True)

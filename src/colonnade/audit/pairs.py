@@ -30,10 +30,10 @@ Floats = NDArray[np.float64]
 Record = dict[str, dict[str, Any]]
 """A record's raw values, by party and column."""
 
-MOST_LEVELS = 8
+MOST_LEVELS = 8  # keeps the search short: other levels of one column move a release alike
 BEYOND = 3.0
 """How many widths a number that stands for a bound lies outside it."""
-STARTS = 6
+STARTS = 6  # climbs from random records, of which the best counts; chosen, not tuned
 COINS = bytes(32)
 """All records here lie on the grid, so that any coins round them alike."""
 MANY = 20_000

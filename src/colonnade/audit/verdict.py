@@ -27,8 +27,8 @@ from colonnade.foundation.names import require_texts
 from colonnade.transport.evidence import KeptEvidence
 
 FINDING, FORMAT, START = "colonnade-finding/1", "colonnade-verdict/2", "colonnade-start/1"
-LARGEST = 1 << 24
-LONGEST_SENTENCE = 1 << 14
+LARGEST = 1 << 24  # 16 MB: a verdict lists findings, and hostile ones must not fill memory
+LONGEST_SENTENCE = 1 << 14  # far above what an audit writes of one finding
 
 
 class _Start(msgspec.Struct, forbid_unknown_fields=True):

@@ -12,7 +12,7 @@ from colonnade.cli.screen import print_json, show
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.parts import local_path
 
-ASK_SECONDS = 20.0
+ASK_SECONDS = 20.0  # a person waits at the terminal; no answer by then is an answer
 
 Folders = Annotated[
     list[Path],

@@ -24,8 +24,8 @@ from colonnade.mechanism.composition import Cap, Charge, Rule, Spent, require_ro
 
 GENESIS = "0" * 64
 APPLICATION = 0x436F6C6F  # SQLite's application_id: the bytes "Colo"
-VERSION, OLDEST = 3, 1
-WAIT_SECONDS = 60.0
+VERSION, OLDEST = 3, 1  # the version of a book that is written, and the oldest that is read
+WAIT_SECONDS = 60.0  # another session of the same book holds it for milliseconds
 
 TABLES = (
     "CREATE TABLE IF NOT EXISTS entries (number INTEGER PRIMARY KEY, content TEXT NOT NULL, hash TEXT NOT NULL)",

@@ -65,8 +65,8 @@ class Approvals:
 
 
 ANYONE = "*"
-SHORTEST_APPROVAL = 16
-LARGEST_POLICY = 1 << 20
+SHORTEST_APPROVAL = 16  # hexadecimal: 64 bits, so that no other plan is met by chance
+LARGEST_POLICY = 1 << 20  # 1 MB: a policy is a page, and a mistaken path must not fill memory
 
 POLICY_KEYS = (
     "party",

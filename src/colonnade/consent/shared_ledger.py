@@ -25,7 +25,7 @@ from colonnade.foundation.errors import LedgerError
 from colonnade.foundation.sections import read_toml
 
 SUFFIX = ".toml"
-LARGEST = 1 << 16
+LARGEST = 1 << 16  # 64 kB: a handful of keys, and a mistaken path must not fill memory
 TABLE = re.compile(r"[a-z_][a-z0-9_]{0,40}")
 DURABLE = {"fsync": "on", "full_page_writes": "on"}
 """What the database server must be set to: without it a committed entry may not outlive a power cut."""
@@ -40,7 +40,7 @@ COMMENT ON TABLE {0} IS '{1}';
 ENCRYPTED = ("require", "verify-ca", "verify-full")
 """Values of sslmode without which the lines of a ledger, and a password, might pass in the clear."""
 MARK = "colonnade ledger, version"
-OLDEST_TABLE = 2
+OLDEST_TABLE = 2  # the oldest version of a table that is read
 
 
 def open_ledger(path: Path, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> Ledger:

@@ -18,10 +18,10 @@ import numpy as np
 from colonnade.crypto.product import SERVER, ChainSpec, Cross, Integers, ProductSpec, Words
 from colonnade.foundation.errors import MessageError, ProductError, ProtocolError
 
-SESSION_BYTES = 32
-DIGEST_BYTES = 16
+SESSION_BYTES = 32  # 256 bits from the server: no two sessions are alike
+DIGEST_BYTES = 16  # 128 bits that bind a parcel to its place
 HEADER = struct.Struct(f"<8sI{DIGEST_BYTES}s")
-LARGEST_ENTRY = 32_767
+LARGEST_ENTRY = 32_767  # columns are 16-bit integers
 
 
 def check_spec(spec: ProductSpec) -> None:

@@ -18,8 +18,8 @@ from colonnade.foundation.errors import ProtocolError
 from colonnade.foundation.proven import proven
 from colonnade.foundation.randomness import Randomness, Stream, derive
 
-KEY_BYTES = 32
-SESSION_BYTES = 32
+KEY_BYTES = 32  # of X25519 (RFC 7748)
+SESSION_BYTES = 32  # 256 bits from the server, or of all parties' coins
 
 
 def fingerprint(public: bytes) -> str:

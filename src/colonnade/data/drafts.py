@@ -31,14 +31,14 @@ from colonnade.foundation.shown import OPEN
 from colonnade.foundation.toml import toml_key, toml_value
 
 UNKNOWN = f'"{OPEN}"'
-MOST_LEVELS = 64
+MOST_LEVELS = 64  # with more values a text column's levels are left for a person to write
 MOST_CODES = 12
 """Whole numbers of so few different values may be codes and not quantities."""
-PEEK_ROWS = 1000
+PEEK_ROWS = 1000  # rows from which a draft guesses the types of columns
 _ID = re.compile(r"(^|_)(id|ids|uuid|guid|key)$|^(person|patient|customer|client|user|record|subject)$")
 _NUMBER = re.compile(r"(?<![^\W\d_])(\w?id|\w?nr|num|number|nummer|numer|n[uú]mero|num[eé]ro)(?![^\W\d_])")
 """In the header of what may number people, if it has many values."""
-MOST_ROWS_A_PERSON = 10
+MOST_ROWS_A_PERSON = 10  # on average: a column with fewer values names no person; a guess that a person checks
 SPREAD = 20
 """A positive number whose largest value is so many times its smallest is drafted from 0 on."""
 OPTIONS = {"bins": "[...]", "fill": "...", "other": "true", "drop": "..."}

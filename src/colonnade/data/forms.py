@@ -21,7 +21,7 @@ from colonnade.foundation.shown import shown
 
 WRONG = "\x1a"
 """Before a text that is not in its party's form, so that nothing takes it for one in another form."""
-PIECE = 1 << 20
+PIECE = 1 << 20  # characters read at once, so that memory stays flat
 FIRST_YEAR = 1000
 """A year of fewer digits is none: a text such as 4.11.49 does not say its century."""
 PROC = Path("/proc/self/fd")

@@ -31,7 +31,7 @@ from colonnade.mechanism.moments import Attribute, Encoding, Floats, Role
 
 _CACHED = 1 << 17
 """Floats worked on at once: what a second-level cache holds."""
-_SHORTEST = 1024
+_SHORTEST = 1024  # rows of a piece at least, so that calls do not cost more than work
 Coins = NDArray[np.uint32]
 
 

@@ -18,8 +18,8 @@ from colonnade.foundation.errors import DataError, StudyError
 from colonnade.foundation.parts import is_sheet
 from colonnade.foundation.shown import shown
 
-CHUNK_ROWS = 1 << 16
-LARGEST_WHOLE = 2**53
+CHUNK_ROWS = 1 << 16  # rows of a file that are read at once, so that memory stays flat
+LARGEST_WHOLE = 2**53  # whole floats from here on may stand for their neighbours
 READERS = {".dta": "read_dta", ".sav": "read_sav", ".sas7bdat": "read_sas7bdat", ".xpt": "read_xport"}
 
 

@@ -28,10 +28,10 @@ from colonnade.foundation.schema import Column
 from colonnade.foundation.toml import toml_value
 
 Id = str | IdColumns | None
-ROW_BLOCK = 1 << 17
+ROW_BLOCK = 1 << 17  # rows read at once, so that memory stays flat
 BLOCK_VALUES = 1 << 21
 """A piece of work holds about as many values, so that wide tables are cut in shorter blocks."""
-SHORTEST_BLOCK = 1 << 12
+SHORTEST_BLOCK = 1 << 12  # rows of a block at least, however wide: calls must not cost more than work
 
 LONGEST_ROW = 8 << 20
 """Bytes: one cell is read whole, and takes seven times as much memory. Rows of twice as many are surely refused."""

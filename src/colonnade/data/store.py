@@ -18,7 +18,7 @@ Values = NDArray[np.float64] | NDArray[np.int32]
 
 MEMORY = 32 << 20
 """Bytes of one table that stay in memory; beyond, its columns go to disk."""
-_TAKEN_ROWS = 1 << 20
+_TAKEN_ROWS = 1 << 20  # 8 MB of numbers taken at once
 
 
 class ScratchFile:

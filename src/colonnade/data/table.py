@@ -36,7 +36,7 @@ from colonnade.foundation.schema import Column
 from colonnade.foundation.workers import HERE, Workers
 from colonnade.mechanism.moments import Layout
 
-DIGEST_ROWS = 1 << 16
+DIGEST_ROWS = 1 << 16  # rows hashed at once, so that memory stays flat; any number gives the same digest
 CACHE_BYTES = 32 << 20
 """Integer columns up to this size stay in memory; larger ones lie on disk."""
 

@@ -17,8 +17,8 @@ DECIMALS, THOUSANDS = (".", ","), ("", ".", ",", " ", "'")
 UTF8 = ("utf-8", "utf-8-sig", "ascii")
 QUERIED = ("missing", "true", "false")
 """What may be said of rows that are no text."""
-MOST_TEXTS, MOST_SKIPPED = 100, 1000
-MONTHS = 12
+MOST_TEXTS, MOST_SKIPPED = 100, 1000  # texts for missing values, and rows skipped: far above use
+MONTHS = 12  # of a year
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,8 @@ from colonnade.foundation.errors import PolicyError
 SIGNING_CERTIFICATE = "signing.crt"
 ENVIRONMENT = "environment"
 """In place of a path: the agent whose socket SSH_AUTH_SOCK names."""
-REQUEST_IDENTITIES, IDENTITIES, SIGN, SIGNED = 11, 12, 13, 14
-LARGEST_ANSWER = 1 << 18
+REQUEST_IDENTITIES, IDENTITIES, SIGN, SIGNED = 11, 12, 13, 14  # message numbers of the SSH agent protocol
+LARGEST_ANSWER = 1 << 18  # 256 kB, which OpenSSH's agent keeps to as well
 ANSWER_SECONDS = 60.0
 """An agent may ask a person to confirm, or to touch a token."""
 ED25519, P256 = b"ssh-ed25519", b"ecdsa-sha2-nistp256"

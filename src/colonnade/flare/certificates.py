@@ -23,7 +23,7 @@ from colonnade.sites.site import STARTUP
 
 _LABEL = r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?"
 HOST, PORT = re.compile(rf"({_LABEL}\.)*{_LABEL}"), re.compile(r"[0-9]{0,5}")
-PROBE_SECONDS = 10.0
+PROBE_SECONDS = 10.0  # a server across the world answers in one; a wrong address must not hold a person
 NOT_YET, EXPIRED = 9, 10
 """OpenSSL's numbers for a certificate out of date."""
 VERDICT_SECONDS = (0.2, 1.0)

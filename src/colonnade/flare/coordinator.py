@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from colonnade.sites.prediction_request import PredictionRequest
 
 Watch = Callable[[str, float], None]
-POLL_SECONDS = 0.5
+POLL_SECONDS = 0.5  # a person sees a step half a second late at most
 TASK_SECONDS = 0.5
 """A party's process asks so often whether the session begins, or is over."""
 STOP_SECONDS = 30.0

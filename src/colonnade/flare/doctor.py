@@ -34,11 +34,11 @@ from colonnade.protocol.messages import versions
 from colonnade.sites.preflight import try_releases
 from colonnade.sites.site import COORDINATOR, PARTY, SERVER, SITE, STARTUP, STATUS, Site, read_site
 
-FLARE = (2, 9)
+FLARE = (2, 9)  # the engine's version that sessions were tried with
 SOON = timedelta(days=30)
 """A certificate that ends within so long should be renewed."""
 TRIAL = b"colonnade doctor"
-CLOCK_SLACK = timedelta(minutes=5)
+CLOCK_SLACK = timedelta(minutes=5)  # clocks without NTP drift by seconds a day
 
 
 class Remark(Exception):

@@ -25,13 +25,13 @@ REPORTED = re.compile(r"^(?:Failing|Aborting) job (\S+) due to reported failure 
 FINISHED = re.compile(r"^run \((\S+)\): child worker process finished with RC (.+)$")
 Say = Callable[[str], None]
 EVICTED = re.compile(r"is evicted for .* from endpoint (\S+)")
-SECONDS, OFTEN = 120.0, 2
+SECONDS, OFTEN = 120.0, 2  # a line that breaks comes back once; twice in two minutes is somebody
 TWICE = "twice.json"
 LINE_LOGGER = "nvflare.fuel.f3.sfm.conn_manager"
 MADE = re.compile(r"^Connection \[(\S+) \S+ => (\S+) SSL .*\] is created")
 """A connection to the server; those that a job of this site makes to it go the other way."""
 CLOSED = re.compile(r"^Connection \[(\S+) .*\] is closed")
-BREAKS = 5
+BREAKS = 5  # so many within SECONDS are no accident; chosen, not measured
 
 
 class TakeoverDetector(logging.Handler):

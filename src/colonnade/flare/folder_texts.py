@@ -70,7 +70,7 @@ _FOOT = """
 Certificates end after 360 days; `colonnade cert request` asks for a new one. `colonnade doctor` looks for faults. Of
 Colonnade's pages, docs/administrator.md has firewalls, renewal, backup and upgrades, docs/troubleshooting.md the rest.
 """
-SMALLEST_ROWS = 1000
+SMALLEST_ROWS = 1000  # a policy's first proposal; its party writes its own
 ROOM = 1.25
 """What partners could read goes up and down with n, by leaps of a bit a value."""
 DOUBLINGS = 10

@@ -21,7 +21,7 @@ MAINS = {
     PARTY: "nvflare.private.fed.app.client.worker_process",
     SERVER: "nvflare.private.fed.app.server.runner_process",
 }
-LINGER_SECONDS = 0.2
+LINGER_SECONDS = 0.2  # FLARE lingers for three by default; a job's last word is out before
 WAIT = "--wait"
 
 

@@ -31,7 +31,7 @@ from colonnade.foundation.errors import PolicyError, StudyError
 from colonnade.sites.site import LOCAL, METRICS, SERVER, STATUS, Site
 
 EVENTS, AUDIT = "log.jsonl", "audit.log"
-LARGEST, KEPT = 20 << 20, 5
+LARGEST, KEPT = 20 << 20, 5  # 20 MB, and so many older files
 FIELDS = ("time", "site", "study", "event", "job", "session", "step", "ok", "spend")
 
 
@@ -92,7 +92,7 @@ class EventLog:
 Tell = Callable[[dict[str, Any]], None]
 """Called with what the status file says, whenever it says something new."""
 Say = Callable[[str], None]
-LOOK_SECONDS = 0.1
+LOOK_SECONDS = 0.1  # a person at the terminal sees a step at once
 SPARE_SECONDS = 5.0
 """When a site has begun, a process that waits for its first job is loaded."""
 TIDY_SECONDS = 5.0
@@ -100,7 +100,7 @@ TIDY_SECONDS = 5.0
 OUTCOME_WAIT = "NVFLARE_CLIENT_OUTCOME_WAIT_TIMEOUT"
 LOCAL_FILES = ("resources.json", "authorization.json", "log_config.json", "comm_config.json")
 JOB = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-KEPT_JOBS = 20
+KEPT_JOBS = 20  # folders of the latest jobs, for whoever looks for a fault
 LOOPBACK = ("localhost", "127.0.0.1")
 log = logging.getLogger(__name__)
 

@@ -26,7 +26,7 @@ from nvflare.fuel.f3.sfm.prefix import PREFIX_LEN, Prefix
 from colonnade.flare.revocation import refuse_revoked
 from colonnade.protocol.messages import LARGEST
 
-HANDSHAKE_SECONDS = 10.0
+HANDSHAKE_SECONDS = 10.0  # whoever connects and says nothing holds a thread so long at most
 UNPROVEN = 64
 """Connections that may wait at once without having shown a certificate."""
 LARGEST_FRAME = LARGEST + 2 * MAX_HEADER_SIZE

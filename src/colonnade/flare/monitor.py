@@ -34,6 +34,7 @@ LEAST_FREE = 100 << 20
 """Bytes of free disk below which a site is not well."""
 LINE_SECONDS = 10.0
 """The line to the server is tried so often; a try may take as long again."""
+# Seconds of a session: from a demo's to those of a day's work.
 BUCKETS = (5, 10, 20, 40, 60, 120, 300, 600, 1800, 3600, 7200)
 
 

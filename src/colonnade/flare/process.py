@@ -23,7 +23,7 @@ RUNNING = ".running"
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 GRACE_SECONDS = 6.0
 """A job that has booked nothing leaves by itself when it notices, and tells the others; the rest are ended."""
-KILL_SECONDS = 1.0
+KILL_SECONDS = 1.0  # a job that is asked to end gets so long before it is killed
 TOLD_SECONDS = 0.5
 """For the thread that tells what the status file says."""
 

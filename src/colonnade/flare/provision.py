@@ -23,7 +23,7 @@ from colonnade.sites.site import LOCAL, STARTUP
 
 GONE_SECONDS = 40
 """A site that FLARE has not heard for so long is no longer connected."""
-ROOT_DAYS = 3650
+ROOT_DAYS = 3650  # ten years: renewing the root means new folders for all
 COORDINATOR = "coordinator@colonnade.study"
 SERVER_CLASS = "colonnade.flare.job_classes.FitServerJob"
 PARTY_CLASS = "colonnade.flare.job_classes.FitPartyJob"

@@ -22,7 +22,7 @@ from colonnade.sites.site import COORDINATOR, find_site
 
 QUEUE, HELD, WORKED = "queue.json", ".queue", ".worker"
 WAITING, RUNNING, DONE, FAILED = "waiting", "running", "done", "failed"
-LOOK_SECONDS, AGAIN_SECONDS = 1.0, 15.0
+LOOK_SECONDS, AGAIN_SECONDS = 1.0, 15.0  # a person sees a session begin; a server that is away is asked again
 PATIENCE_SECONDS = 60.0
 """How long one try waits for server and parties; then the next in the queue is tried."""
 Say = Callable[[str], None]

@@ -33,11 +33,11 @@ from colonnade.sites.site import COORDINATOR, SERVER, SITE, STARTUP, Site
 NEXT_KEY = "next.key"
 PAST = "past"
 ISSUED, TAKEN_BACK = "issued.jsonl", "revoked.jsonl"
-LIST_DAYS = 3650
-VALID_DAYS = 360
+LIST_DAYS = 3650  # ten years: an old list of revoked certificates still counts
+VALID_DAYS = 360  # as FLARE gives its own certificates
 BACK = timedelta(hours=1)
 """A certificate begins so long before it is signed: clocks of other sites may be behind."""
-SMALLEST_RSA = 2048
+SMALLEST_RSA = 2048  # bits; what NIST SP 800-57 allows to 2030
 RequestedKey = rsa.RSAPublicKey | ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey
 
 

@@ -17,7 +17,7 @@ from colonnade.foundation.files import places
 from colonnade.sites.site import STARTUP
 
 REVOKED = "revoked.crl"
-WATCH_SECONDS = 5.0
+WATCH_SECONDS = 5.0  # a certificate that is revoked keeps its line so long at most
 log = logging.getLogger(__name__)
 
 

@@ -27,7 +27,7 @@ from colonnade.sites.site import OUTCOME, SERVER, STATUS, server_randomness
 from colonnade.transport.journal import FileJournal
 from colonnade.transport.relay import Relay
 
-RETURN_SECONDS = 10.0
+RETURN_SECONDS = 10.0  # parties' jobs end by themselves; a session that is over does not wait for them
 TOLD = ("job", "session", "step", "share", "done")
 """What the coordinator is shown of a session under way."""
 log = logging.getLogger(__name__)

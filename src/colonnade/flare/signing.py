@@ -22,7 +22,7 @@ from colonnade.sites.site import SITE, STARTUP
 
 LARGEST_PROOF = 1 << 13
 """A proof above this is refused before it is read: a certificate has about 800 bytes, a signature 256."""
-SMALLEST_RSA = 2048
+SMALLEST_RSA = 2048  # bits; what NIST SP 800-57 allows to 2030
 _PSS = padding.PSS(padding.MGF1(SHA256()), padding.PSS.DIGEST_LENGTH)
 PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
 

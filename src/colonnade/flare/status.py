@@ -16,7 +16,7 @@ from colonnade.protocol.codes import BOOKED_COUNTS
 from colonnade.protocol.tasks import SessionKind
 from colonnade.sites.site import SERVER
 
-OFTEN = 0.2
+OFTEN = 0.2  # seconds between two writes of the file within one step
 ROOM = 4096
 """Bytes of the file: blanks behind what it says."""
 BEFORE_BOOKING = ("wait", "read", "align", "plan")

@@ -35,7 +35,7 @@ MISSING = "missing"
 """The level of missing values, and at the end of the name of the column that says which are."""
 COMMON = ("missing", "undeclared", "unit", "description")
 """What any kind of column takes besides its own keys."""
-LONGEST_DESCRIPTION = 500
+LONGEST_DESCRIPTION = 500  # characters: a few sentences
 LARGEST_WHOLE = 2**53
 """Up to it a float holds every whole number."""
 Codes = NDArray[np.int32]

@@ -27,8 +27,8 @@ from colonnade.foundation.shown import shown
 Names = tuple[str, ...]
 """Factors of a product in the order of the alphabet, each as often as it is one."""
 Expansion = Mapping[Names, Fraction]
-MOST_TERMS = 5_000
-MOST_FACTORS = 32
+MOST_TERMS = 5_000  # bounds the work; a larger polynomial is surely a mistake
+MOST_FACTORS = 32  # releases have products of four; more only appear on the way
 MOST_BITS = 1 << 13
 """Of a coefficient's numerator or denominator."""
 
@@ -81,9 +81,9 @@ def _too_many(count: int) -> SchemaError:
 Numbers = NDArray[np.float64]
 Interval = tuple[float, float]
 
-LONGEST = 1000
-DEEPEST = 32
-MOST_POWER = 9
+LONGEST = 1000  # characters: a formula is a line, and a parser must not be fed a book
+DEEPEST = 32  # brackets; keeps recursion far from Python's limit
+MOST_POWER = 9  # chosen: a higher power is surely a mistake
 _TOKEN = re.compile(r"\s*(?:(\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)|([^\W\d]\w*)|'([^']+)'|([-+*^(),]))")
 
 
@@ -220,7 +220,7 @@ class _Function:
 
 _WHOLE = Context(prec=130)
 """1 + x keeps every digit that matters, from the least x that is not its own logarithm up."""
-_DIGITS = Context(prec=40)
+_DIGITS = Context(prec=40)  # more than twice a float's 17, so that the last one is right
 _OWN_LOGARITHM = 2.0**-54
 """Below it log(1 + x) differs from x by less than half a step between floats."""
 

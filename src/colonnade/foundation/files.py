@@ -12,7 +12,7 @@ from colonnade.foundation.canonical import RELEASE_FORMAT
 from colonnade.foundation.errors import StudyError
 
 MARK = f'"format":"{RELEASE_FORMAT}"'.encode()
-MOST_NAMES = 1000
+MOST_NAMES = 1000  # files of one name with a number; then a person should look
 
 
 class Place:

@@ -7,7 +7,7 @@ from math import sqrt
 
 from colonnade.foundation.errors import StudyError
 
-LARGEST_BOUND = 2**11 - 1
+LARGEST_BOUND = 2**11 - 1  # 12 bits a number; a plan warns where rounding to that adds to its noise
 
 
 @dataclass(frozen=True)

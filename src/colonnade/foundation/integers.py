@@ -34,7 +34,7 @@ FLOAT_SLACK = 1e-9
 """Of what is compared as floats, beside its size."""
 LARGEST_KEPT = 1 << 28
 """Bytes of columns that a party keeps rather than makes anew each time they are read."""
-MADE_AT_ONCE = 1 << 14
+MADE_AT_ONCE = 1 << 14  # rows of made columns stay in a cache
 
 
 @dataclass(frozen=True)

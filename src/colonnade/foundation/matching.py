@@ -16,10 +16,10 @@ NONE = "none"
 """Equal row order is trusted."""
 TWICE = "twice"
 """Lists of partners may name twice as many ids as the own one, and SHORT in any case."""
-SHORT = 500
+SHORT = 500  # ids: twice a very short list would bar partners of usual length; chosen
 FORMS = ("strip", "unaccent", "case", "dates", "digits", "zeros")
 """What may be done to an id before it is matched, in the order in which it is done."""
-MOST_PARTS = 8
+MOST_PARTS = 8  # columns of an id: name, birth date and the like
 
 
 @dataclass(frozen=True)

@@ -26,10 +26,10 @@ from colonnade.foundation.kinds import with_indicators
 from colonnade.foundation.names import ColumnRef, Coordinate, Names, require_name, size_of, splits_at
 from colonnade.foundation.shown import shown
 
-MOST_PARTIES = 256
+MOST_PARTIES = 256  # far above use; larger studies were not tried
 MOST_COORDINATES = 20_000
 """A plan is computed from pairs of these: numbers, and levels or bins of the other columns."""
-LEAST_NORM, LARGEST_NORM = 1e-6, 1e6
+LEAST_NORM, LARGEST_NORM = 1e-6, 1e6  # far beyond any record, whose columns are scaled to [-1, 1]
 MEANS = {
     LEVEL: "are a level of their own, which has its own coefficient",
     INDICATOR: "are filled, and a column says where: a coefficient is that of those who have a value",

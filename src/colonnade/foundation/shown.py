@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
-LARGEST_SHOWN = 80
+LARGEST_SHOWN = 80  # characters of a value in a sentence
 OPEN = "?"
 """Stands in a draft for what a person has to write."""
 

@@ -17,8 +17,8 @@ LEAST_EPSILON, LARGEST_EPSILON = 1e-12, 1e12
 
 # Nearer to 1 the conversion is not stable in floats.
 SMALLEST_ORDER = 1.02
-GRID = 256
-ROUNDING = Fraction(1, 1 << 30)
+GRID = 256  # orders tried; any order gives a right bound, more give a hardly lower one
+ROUNDING = Fraction(1, 1 << 30)  # lowers rho by more than its formula errs in floats
 
 # A continuous Gaussian, rounded at random with this variance, is a discrete Gaussian within 2^-111 per value.
 ROUNDING_VARIANCE = 4

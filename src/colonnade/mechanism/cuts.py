@@ -21,7 +21,7 @@ from colonnade.mechanism.weights import EXPLAINED, LABEL_VARIANCE, release_risks
 
 HUGE = 1000.0
 """An upper bound from which on a number from 0 up is taken to span orders of magnitude."""
-DECADES = 3
+DECADES = 3  # a guess: below these a number hardly differs from 0 at its bound's scale
 STEPS = (1, 2, 5)
 """Cuts in each of the uppermost decades."""
 MOST_VALUES = 16

@@ -23,10 +23,10 @@ from colonnade.mechanism.objective import MOST_SUMS, Objective, plain_layout, re
 
 Product = tuple[int, ...]
 """Coordinates of a record, in their order, each as often as it is a factor."""
-LONGEST_OBJECTIVE = 10_000
-MOST_PARAMETERS = 64
-LARGEST_BALL = 1e6
-LARGEST_COEFFICIENT = 1e12
+LONGEST_OBJECTIVE = 10_000  # characters: ten times a derived column's
+MOST_PARAMETERS = 64  # far above use; larger objectives were not tried
+LARGEST_BALL = 1e6  # far beyond weights of columns within [-1, 1]
+LARGEST_COEFFICIENT = 1e12  # far above use, and far from where floats overflow
 FINEST = 64
 """Terms get noise in proportion of weights that are multiples of one over this."""
 

@@ -26,10 +26,10 @@ Powers = NDArray[np.int64]
 
 MOST_VARIABLES = 6
 """With more signed coordinates the box is not split, and every product counts at its largest."""
-MOST_BOXES = 1 << 11
+MOST_BOXES = 1 << 11  # bounds the work; what is left unsplit counts at its upper bound
 CLOSE = 1.01
 """A bound within this factor of a value that is reached is close enough."""
-SAFETY = 1e-9
+SAFETY = 1e-9  # far above the rounding of some hundred floats (proofs/monomial_sensitivity.md)
 MOST_STATES = 1 << 12
 """Pairs of levels of two records that are tried one by one."""
 MOST_SPLIT = 64

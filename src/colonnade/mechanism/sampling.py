@@ -16,9 +16,9 @@ from colonnade.foundation.randomness import Randomness
 # enclose(bits) gives integers low <= p 2^bits <= high <= 2^bits whose gap stays bounded as bits grows.
 Enclosure = Callable[[int], tuple[int, int]]
 
-SMALLEST_SCALE = Fraction(1, 1 << 40)
-LARGEST_SCALE = Fraction(1 << 45)
-LARGEST_SIGMA2 = Fraction(1 << 80)
+SMALLEST_SCALE = Fraction(1, 1 << 40)  # the proofs are for scales from here on; smaller ones are no noise
+LARGEST_SCALE = Fraction(1 << 45)  # the proof's range (proofs/discrete_laplace.md)
+LARGEST_SIGMA2 = Fraction(1 << 80)  # the proof's range (proofs/discrete_gaussian.md)
 
 # A float estimate of a probability is trusted to half of this; proofs/discrete_gaussian.md bounds its error by 2^-40.
 DOUBT = 2.0**-31

@@ -17,7 +17,7 @@ from colonnade.mechanism.moments import Distribution, Layout
 Joint = Callable[[str | None, float], float]
 """How far replacing a party's part of a record (None: all of it) moves a release, cross-party rates times a factor."""
 
-STEPS = 64
+STEPS = 64  # shares' scales are sixty-fourths: exact, and near enough to the best
 LEAST = STEPS // 4
 """A share keeps a quarter of the scale: it hides keys from a party that cheats, too (proofs/key_reading.md)."""
 MOST_VALUES = 1 << 24

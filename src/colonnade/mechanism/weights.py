@@ -35,8 +35,8 @@ CORRELATIONS = np.geomspace(0.003, 0.5, 21)
 """Guess of r: every order of magnitude is equally likely."""
 LABEL_VARIANCE = 0.25
 """Variance of a balanced label in [0, 1]."""
-RATIOS = np.geomspace(1.0, 32.0, 41)
-SIGNED_VARIANCE = 1 / 3
+RATIOS = np.geomspace(1.0, 32.0, 41)  # weights tried, 9% apart: the risk is flat near its least
+SIGNED_VARIANCE = 1 / 3  # of a number that fills its bounds evenly
 NARROW_VARIANCE = SIGNED_VARIANCE / 10
 """Guess for a number whose square is wanted: in the middle, on the log scale, of one that fills its bounds evenly and
 one that fills a tenth of them."""

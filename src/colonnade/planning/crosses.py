@@ -111,7 +111,7 @@ class CrossPlaces:
         return places
 
 
-DIGEST_ROWS = 1 << 11
+DIGEST_ROWS = 1 << 11  # rows hashed at once stay in a cache; any number gives the same digest
 
 
 def party_product(name: str, device: str = "cpu", spec: ProductSpec | None = None) -> type[PartyProduct]:

@@ -21,7 +21,7 @@ from colonnade.mechanism.release import digest
 
 Floats = NDArray[np.float64]
 
-MODULUS_BITS = 64
+MODULUS_BITS = 64  # a whole word: scores need no product's shorter words
 STEPS = 2.0**40
 """Steps of the fixed-point grid in a score of 1; each party's part is rounded to it once."""
 LARGEST_SCORE = 2.0**62 / STEPS

@@ -16,7 +16,7 @@ from colonnade.mechanism.forecast import Forecast, forecast
 from colonnade.planning.agreement import Agreement
 from colonnade.planning.session_plan import SessionPlan, plan_session
 
-MOST_VARIANTS = 64
+MOST_VARIANTS = 64  # a table that a person can read
 Value = float | int | str
 Choices = Mapping[str, Sequence[Value]]
 """What is to be varied, "epsilon" or "bins:age", and its values."""

@@ -18,7 +18,7 @@ from colonnade.foundation.errors import MessageError, ProtocolError
 from colonnade.foundation.randomness import Randomness, derive
 from colonnade.protocol.messages import SOFTWARE
 
-SECRET_BYTES = 32
+SECRET_BYTES = 32  # 256 bits
 COMMIT, REVEAL, BIND = "commit", "reveal", "bind"
 ROUNDS = (COMMIT, REVEAL)
 

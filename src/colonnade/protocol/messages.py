@@ -31,7 +31,7 @@ DIGESTS = "digests"
 """The round of accountable sessions in which each party signs what it will submit: nobody hands in before it."""
 SUBMIT = "submit"
 """The last round of every session, after the product's own."""
-PIECE = 16 << 20
+PIECE = 16 << 20  # 16 MB a message: memory of a relay stays flat
 LARGEST = (32 << 20) + (1 << 16)
 """A message above this is refused before it is decoded."""
 SMALL = 1 << 20

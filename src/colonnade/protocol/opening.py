@@ -13,7 +13,7 @@ from colonnade.protocol.coins import RunningHash
 from colonnade.protocol.messages import Handed, Piece
 from colonnade.protocol.signatures import SUBMISSION
 
-WORD_BYTES = 8
+WORD_BYTES = 8  # of 64 bits
 _decoder = msgspec.msgpack.Decoder(Piece)
 
 

@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 
 Watch = Callable[[str, float], None]
 """Called with the name of a phase and the share of it that is done."""
-MASK_BITS = 64
+MASK_BITS = 64  # any number does: the key alone is tried
 MOST_OFFERS = 8
 """Of sessions that could be gone on with; the latest are told."""
 ENTRY = (Code.VERSION, Code.TERMS, Code.SEED)

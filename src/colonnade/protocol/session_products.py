@@ -22,7 +22,7 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.workers import Workers
 from colonnade.planning.session_plan import SessionPlan
 
-NOTHING = Contribution(np.zeros(0, dtype=np.uint64))
+NOTHING = Contribution(np.zeros(0, dtype=np.uint64))  # of a session without products
 
 
 class SessionProducts:

@@ -9,14 +9,14 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-WIDTH = 720
+WIDTH = 720  # points: a page of text
 NARROW = 400
 """Of a picture that a phone shows whole."""
 SCALE = (0.01, 100.0)
 """Ends of the scale of epsilon."""
-LABELS = 244
-VALUES = 84
-ROW = 24
+LABELS = 244  # points: room for a name, and for a value behind its bar
+VALUES = 84  # points: a number of five digits
+ROW = 24  # points: a line of text with room
 LONGEST = 30
 """Characters of a name that fit beside a bar."""
 

@@ -10,7 +10,7 @@ from colonnade.foundation.errors import ColonnadeError
 from colonnade.planning.agreement import Agreement
 from colonnade.planning.session_plan import foretold
 
-FACTORS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+FACTORS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)  # of the study's epsilon: a decade on either side
 STRENGTHS = (0.1, 0.3, 0.5)
 """Shares of a label's variance that columns may explain: which one holds, no plan can know."""
 

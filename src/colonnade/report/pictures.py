@@ -14,13 +14,13 @@ from colonnade.analysis.tables import CrossTable, Margin
 from colonnade.report.answers.crosstables import information_text
 from colonnade.report.charts import WIDTH, Bar, bars, drawing, short_name
 
-CELL, LEFT = 30, 190
+CELL, LEFT = 30, 190  # points: a number of three digits, and room for names
 WIDEST, ROOMY = 76, 44
 """Of a cell, and from when on its count stands in it."""
 DEEPEST_COLOUR = 0.6
 """Ink stays readable on it."""
-LONGEST = 24
-RADIUS = 150
+LONGEST = 24  # characters of a name beside a cell
+RADIUS = 150  # points: names fit around it on a page
 _short = partial(short_name, longest=LONGEST)
 
 

@@ -22,7 +22,7 @@ TIERS = ((1.0, "strong"), (10.0, "moderate"), (inf, "weak"))
 """Up to which epsilon a promise is called so, after the three tiers of Ponomareva et al. 2023 (arXiv:2303.00654)."""
 BELIEFS = (0.01, 0.1, 0.5)
 """Chances that someone may have held a guess for before."""
-SHOWN_COLUMNS = 6
+SHOWN_COLUMNS = 6  # more are counted, so that a row stays short
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from rich.text import Text
 
 LONGEST_WORD = 40
 """Cells of a word that is not broken where there is room for it."""
-NARROWEST = 8
+NARROWEST = 8  # characters: narrower cells break every word
 
 
 def listed(names: Sequence[str]) -> str:

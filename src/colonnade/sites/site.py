@@ -29,7 +29,7 @@ OUTCOME, RELEASE = "outcome.json", "release.json"
 STUDIES = "studies"
 """Where further studies lie in a folder, each in a folder of its own."""
 SERVER, PARTY, COORDINATOR = "server", "party", "coordinator"
-LARGEST_SITE = 1 << 20
+LARGEST_SITE = 1 << 20  # 1 MB: a site's file is a page, and a mistaken path must not fill memory
 SITE_KEYS = (
     *("role", "party", "data", "query", "read", "id", "dataset", "policy", "ledger", "releases", "join", "silence"),
     *("workers", "cluster", "device", "evidence_key", "metrics", "signing_agent"),

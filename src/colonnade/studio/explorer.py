@@ -24,8 +24,8 @@ from colonnade.report.answers.crosstables import crosstables
 from colonnade.report.answers.rows import rows_file
 from colonnade.report.text import flaws
 
-MOST_ROWS = 100_000
-SHOWN_ROWS = 20
+MOST_ROWS = 100_000  # a browser downloads them in seconds
+SHOWN_ROWS = 20  # a screen; the download has them all
 NO_INTERVALS = "a model of several classes, or of rows and tables, has none"
 SEED = 0
 """The same as that of `colonnade synthesize` and `tables` where none is given."""

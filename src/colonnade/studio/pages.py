@@ -35,8 +35,8 @@ from colonnade.studio.workspace import DATA, Workspace, edit_study
 from colonnade.study import LARGEST_STUDY
 
 VERSION = version("colonnade")
-KEPT_RELEASES = 8
-DRAWN_ROWS = 1000
+KEPT_RELEASES = 8  # memory: each keeps what was made of it
+DRAWN_ROWS = 1000  # proposed in the form
 HERE = Path(__file__).parent / "templates"
 Fields = dict[str, str]
 Answer = Callable[[Request, Fields], Response]

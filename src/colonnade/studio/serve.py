@@ -18,7 +18,7 @@ from colonnade.studio.request_check import RequestCheck
 from colonnade.studio.workspace import Workspace
 
 LOOPBACK = "127.0.0.1"
-TOKEN_BYTES = 16
+TOKEN_BYTES = 16  # 128 bits, which nobody guesses
 
 
 def serve(workspace: Workspace, port: int, ready: Callable[[str], None]) -> None:

@@ -26,7 +26,7 @@ from colonnade.study import LARGEST_STUDY, StudySpec, read_study, study_from
 
 DATA = (".csv", ".parquet", ".pq")
 LEDGERS = (".ledger", ".sqlite", ".db")
-LARGEST_RELEASE = 1 << 28
+LARGEST_RELEASE = 1 << 28  # 256 MB: larger files are not looked into when the page lists releases
 
 
 @dataclass(frozen=True)

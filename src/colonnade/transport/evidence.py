@@ -30,7 +30,7 @@ KEPT, HANDED = "submission", "submission.handed"
 FORMAT = "colonnade-evidence/2"
 """Of the record; 0.1.0 named none."""
 COMPUTES = ("numpy", "polars", "numba")
-DAY = 86_400.0
+DAY = 86_400.0  # seconds
 SHAPES = {
     "session": ("session", "party"),
     "named": ("session",),

@@ -34,7 +34,7 @@ from colonnade.transport.wire import (
 
 ROOM = 64 << 20
 """Bytes that wait to be worked on; whoever brings more is asked to come again."""
-TICK = 0.25
+TICK = 0.25  # seconds between looks at the clock, while nobody says anything
 Watch = Callable[[str, float], None]
 
 

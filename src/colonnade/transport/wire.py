@@ -15,8 +15,8 @@ import msgspec
 from colonnade.foundation.errors import MessageError
 from colonnade.protocol.messages import LARGEST
 
-LARGEST_FRAME = LARGEST + (1 << 16)
-INSTANCE_BYTES = 16
+LARGEST_FRAME = LARGEST + (1 << 16)  # a message, and what wraps it
+INSTANCE_BYTES = 16  # 128 bits: no two processes of a party are alike
 URGENT = 0
 """The number of a message that overtakes others; it may be repeated."""
 

@@ -31,7 +31,7 @@ from colonnade.foundation.randomness import Randomness
 
 COUNT = LENGTH
 """Transfers of a matching, one for each column of its code; products of several owners have their own number."""
-SEED_BYTES = 32
+SEED_BYTES = 32  # 256 bits, a key of the stream cipher
 PAIR_BYTES = 2 * POINT_BYTES
 """What a receiver sends for each transfer: r_0 and r_1."""
 CHOICE_BYTES = PAIR_BYTES * COUNT

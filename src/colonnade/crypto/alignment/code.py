@@ -21,16 +21,16 @@ from colonnade.foundation.randomness import Stream
 
 Bytes = NDArray[np.uint8]
 
-BYTE = 256
-LENGTH = 512
-DIMENSION = 85
-DISTANCE = 128
-MESSAGE_BYTES = 11
+BYTE = 256  # values of a byte, by which subset sums are looked up
+LENGTH = 512  # the BCH code of length 511 with a parity bit
+DIMENSION = 85  # dimension of the BCH code: bits of an id's message
+DISTANCE = 128  # of two codewords, at least: by it the partner's key is hidden (proofs/alignment.md)
+MESSAGE_BYTES = 11  # whole bytes of DIMENSION bits
 HIGH = np.uint64((1 << (DIMENSION - 64)) - 1)
 """The bits of a message in its second word."""
 
-_ORDER = 511
-_FIELD = 0b1000010001
+_ORDER = 511  # 2^9 - 1: nonzero elements of the field
+_FIELD = 0b1000010001  # x^9 + x^4 + 1, which is primitive
 _BLOCK = 256  # words of a column that are worked on at once: their subset sums stay in the cache
 
 
@@ -129,7 +129,7 @@ def unpack(raw: bytes) -> Words:
     return messages
 
 
-PROOF_BYTES = SUMS * (MESSAGE_BYTES + LENGTH // 8)
+PROOF_BYTES = SUMS * (MESSAGE_BYTES + LENGTH // 8)  # for each sum its message and its row
 
 
 def challenge_of(matrix: Words, context: bytes, number: int) -> Words:

@@ -15,8 +15,8 @@ from gmpy2 import legendre, mpz, powmod
 
 from colonnade.foundation.errors import MessageError
 
-PRIME = 2**255 - 19
-POINT_BYTES = 32
+PRIME = 2**255 - 19  # of the field (RFC 7748)
+POINT_BYTES = 32  # u in 255 bits, and the sign of v
 
 LOW_ORDER = frozenset(
     u.to_bytes(POINT_BYTES, "little")
@@ -32,12 +32,12 @@ LOW_ORDER = frozenset(
 
 Point = tuple[mpz, mpz]
 
-_J = 486662
+_J = 486662  # Curve25519's A (RFC 7748)
 _FIELD_BYTES = 48  # RFC 9380: the field's 255 bits and 128 more, so that the remainder is uniform
 _P, _JJ = mpz(PRIME), mpz(_J * _J)
 _MINUS_J = int(legendre(-_J, PRIME))
 _ROOT = mpz(pow(2, (PRIME - 1) // 4, PRIME))  # of -1
-_SIGN = 1 << 255
+_SIGN = 1 << 255  # the bit that u leaves free
 _DOUBLINGS = 3  # the cofactor is 8
 
 

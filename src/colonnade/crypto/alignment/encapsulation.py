@@ -12,10 +12,10 @@ from hashlib import sha3_256, sha3_512, shake_128, shake_256
 import numpy as np
 from numpy.typing import NDArray
 
-Q = 3329
+Q = 3329  # ML-KEM's modulus (FIPS 203)
 VECTOR = 1152
 """Bytes of a key's 768 numbers; a seed of 32 bytes follows."""
-MESSAGE = 32
+MESSAGE = 32  # bytes that a ciphertext carries (FIPS 203)
 _SAMPLED = 672
 """Bytes for 256 numbers below 3329: 448 candidates, of which 364 +- 8 are."""
 _ROOTS = np.array([pow(17, 2 * int(f"{i:07b}"[::-1], 2) + 1, Q) for i in range(128)], np.int32)
@@ -32,6 +32,7 @@ def _powers(bases: Numbers, first: int) -> NDArray[np.float64]:
     return np.array(rows, np.float64)
 
 
+# The number-theoretic transform and its inverse, as matrices.
 _FORWARD, _BACK = _powers(_ROOTS, 1), _powers(_INVERSES, pow(128, -1, Q)).T
 
 

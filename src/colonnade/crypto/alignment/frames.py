@@ -16,9 +16,9 @@ from colonnade.crypto.product import SERVER, Parcel
 from colonnade.foundation.errors import AlignmentError, MessageError
 from colonnade.foundation.randomness import derive
 
-_DIGEST = 16
-_HEAD = _DIGEST + 8
-SESSION_BYTES = 32
+_DIGEST = 16  # bytes that bind a parcel to its place: 128 bits
+_HEAD = _DIGEST + 8  # the digest, and the parcel's number
+SESSION_BYTES = 32  # 256 bits from the server: no two sessions are alike
 PIECE = 1 << 20
 """Bytes of a body that go in one parcel."""
 ROUNDS = ("greet", "choose", "matrix", "compare", "announce", "agree")

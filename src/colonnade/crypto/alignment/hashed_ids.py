@@ -18,7 +18,7 @@ from colonnade.foundation.errors import AlignmentError
 Rows = NDArray[np.int64]
 Binned = tuple[Rows, Words, Rows]
 
-_WORDS = 8
+_WORDS = 8  # BLAKE2b's 64 bytes: tag, message, three slots and coins
 TAG, MESSAGE, SLOTS, COINS = slice(0, 2), slice(2, 4), slice(4, 7), 7
 """What the words of a digest are for."""
 _BATCH = 1 << 16  # ids that are hashed at once

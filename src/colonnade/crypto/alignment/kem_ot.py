@@ -20,10 +20,10 @@ from colonnade.foundation.errors import MessageError, StudyError
 from colonnade.foundation.randomness import Randomness
 
 _LIBRARY = "cryptography.hazmat.primitives.asymmetric.mlkem"
-_NUMBERS = 768
-_RHO = 32
-_CIPHER = 1088
-_KEY_SEED = 64
+_NUMBERS = 768  # a vector of ML-KEM-768: 3 polynomials of 256
+_RHO = 32  # bytes of the seed of a key's matrix (FIPS 203)
+_CIPHER = 1088  # bytes of a ciphertext of ML-KEM-768 (FIPS 203)
+_KEY_SEED = 64  # bytes: d and z of FIPS 203
 _SAMPLED = 1800  # bytes: 1,200 candidates, of which 975 +- 14 are below 3329
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from colonnade.crypto.product import Words
 
 _BLOCK = 64  # words of a column that are turned at once, while a cache holds them
+# Hacker's Delight, 7.3: bits swapped at distance 7, 14, 28.
 _SWAPS = ((7, 0x00AA00AA00AA00AA), (14, 0x0000CCCC0000CCCC), (28, 0x00000000F0F0F0F0))
 
 
@@ -59,7 +60,7 @@ Rows = NDArray[np.int64]
 SUMS = 128
 """Random sums of rows that a check compares."""
 _GROUP = 11  # bits of a challenge that are looked at together
-_KINDS = 1 << _GROUP
+_KINDS = 1 << _GROUP  # values of a group
 _SORTED_AT_ONCE = 1 << 15  # rows that are sorted at once, while a cache holds them
 
 

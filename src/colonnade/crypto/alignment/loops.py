@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 F = TypeVar("F", bound=Callable[..., Any])
 Array = NDArray[Any]
 
-SIDE = 64
+SIDE = 64  # bits of a word
 LANES = 16
 """Messages that are hashed side by side, so that one instruction serves several."""
+# BLAKE2b's initial state (RFC 7693).
 START = np.array(
     [
         0x6A09E667F3BCC908, 0xBB67AE8584CAA73B, 0x3C6EF372FE94F82B, 0xA54FF53A5F1D36F1,

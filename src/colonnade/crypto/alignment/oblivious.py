@@ -17,7 +17,7 @@ from colonnade.crypto.product import Words
 from colonnade.foundation.errors import AlignmentError
 from colonnade.foundation.randomness import Randomness
 
-_DENSE = 64
+_DENSE = 64  # slots of which any subset may be summed, as in the paper above
 _LOAD = 1.3  # slots an entry; three-way peeling needs more than 1.22
 _SPARE = 32  # a segment's extra slots, which keep the rest small where there are few entries
 

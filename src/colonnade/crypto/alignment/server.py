@@ -9,7 +9,7 @@ from colonnade.crypto.alignment.sizes import GREETING_BYTES
 from colonnade.crypto.product import SERVER, Parcel
 from colonnade.foundation.errors import AlignmentError, MessageError, ProtocolError
 
-AGREEMENT_BYTES = 40
+AGREEMENT_BYTES = 40  # a digest of 32 bytes and a count of 8
 
 
 class AlignmentServer:

@@ -15,17 +15,17 @@ from colonnade.foundation.proven import proven
 
 BIN = 1 << 17
 """Ids of the longest list in a bin, on average."""
-LARGEST_COUNT = 1 << 32
+LARGEST_COUNT = 1 << 32  # ids of one list: what a greeting states must be possible
 LARGEST_ROWS = 1 << 18
 """Work that nobody minds, about 2 CPU seconds and 20 MB at a hub: a list of 2^26 ids makes so much for a short one."""
 ROWS_AN_ID = 8
 """Rows that a party may have to work on for each of its own ids; lists of like length need 1.3."""
-STATISTICAL = 40
+STATISTICAL = 40  # 2^-40: what may go wrong by chance alone
 SLOT_BYTES = 16
 """A slot of a partner's table, and a value that the hub announces."""
-GROUP_BYTES = 32
-GREETING_BYTES = 72
-_ROWS = 512
+GROUP_BYTES = 32  # 256 bits that the hub draws
+GREETING_BYTES = 72  # a key of 32 bytes, a count of 8 and a point of 32
+_ROWS = 512  # a matrix has whole multiples of these rows; transposing takes squares of 64
 
 
 @dataclass(frozen=True)

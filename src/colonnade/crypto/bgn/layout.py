@@ -13,7 +13,7 @@ from colonnade.foundation.errors import ProductError
 Progress = Callable[[str, int, int], None]
 
 ROUNDS = ("keys", "encrypt", "blind")
-BLOCK_BYTES = 1 << 20
+BLOCK_BYTES = 1 << 20  # 1 MB of ciphertexts a parcel, so that both sides work while it travels
 CHUNK = 4096
 """Opened integers in one parcel of GT elements: at most 7 MB."""
 

@@ -17,8 +17,8 @@ from colonnade.crypto.frames import check_spec, entries
 from colonnade.crypto.product import Integers, ProductSpec
 from colonnade.foundation.errors import ProductError
 
-LARGEST_TABLE = 1 << 23
-BATCH = 4096
+LARGEST_TABLE = 1 << 23  # entries of 12 bytes: 100 MB of keys and their order
+BATCH = 4096  # group elements made at once: they stay in a cache
 
 
 def table_size(reach: int, count: int) -> int:

@@ -34,7 +34,7 @@ _VOID, _SIZE, _INT = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
 # mcl's number of the curve, 64-bit words of a base field element, first bytes of SHA-256 over both generators. Hashing
 # to a curve has changed between versions of mcl, and parties with different generators could not understand each other.
 _FACTS = {"bn254": (0, 4, "ec7fcd0e4c4abe47"), "bls12-381": (5, 6, "c0a41783a6656b6c")}
-_FR_WORDS = 4
+_FR_WORDS = 4  # words of 64 bits of an exponent (mcl's MCLBN_FR_UNIT_SIZE)
 
 
 def _load(name: str) -> Any:

@@ -17,7 +17,7 @@ from colonnade.foundation.randomness import Randomness
 SHOW, SHARE = "chain show", "chain share"
 LARGEST_PIECE = 16 << 20
 """Bytes of columns in one parcel."""
-ROWS_AT_ONCE = 1 << 14
+ROWS_AT_ONCE = 1 << 14  # products of these rows stay in a cache
 
 
 class PlainChain(ChainParty):

@@ -66,7 +66,7 @@ class SharedWords(LatticeParty):
 
 
 KEYS, CHOICES, SEAL, MULTIPLY = "chain keys", "chain choices", "chain seal", "chain multiply"
-TRANSFERS_AT_ONCE = 1 << 18
+TRANSFERS_AT_ONCE = 1 << 18  # bounds the memory of a piece of rows; chosen, not measured
 
 
 class _Cut:

@@ -22,7 +22,7 @@ Prefix = tuple[int, ...]
 Shares = dict[tuple[int, Prefix], Words]
 """By chain and prefix, one word for each record."""
 
-ROWS_AT_ONCE = 1 << 12
+ROWS_AT_ONCE = 1 << 12  # rows that are copied at once stay in a cache
 
 
 @dataclass(frozen=True)

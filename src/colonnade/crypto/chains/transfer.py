@@ -22,12 +22,12 @@ from colonnade.foundation.errors import MessageError
 from colonnade.foundation.proven import proven
 from colonnade.foundation.randomness import Randomness, Stream
 
-COLUMNS = 128
+COLUMNS = 128  # base transfers: 128 bits of security
 CHOICE_BYTES = PAIR_BYTES * COLUMNS
 """What the sender asks for its seeds with."""
 SPARE = 256
 """Transfers of bits that are drawn at random and used for nothing: they hide the sums of the others."""
-PROOF_BYTES = SUMS * (8 + COLUMNS // 8)
+PROOF_BYTES = SUMS * (8 + COLUMNS // 8)  # for each sum its bits and its row
 
 SeedPairs = tuple[list[bytes], list[bytes]]
 """Both seeds of each base transfer."""

@@ -22,12 +22,12 @@ from colonnade.crypto.lattice.words import EXACT_BITS, Planes, Scratch
 from colonnade.crypto.product import Words
 from colonnade.foundation.errors import ProductError, StudyError
 
-SLACK = 128
+SLACK = 128  # how much worse than the textbook's bound cuFFT may be; tried by require_cuda
 LARGEST_CHUNK = 1 << 13
 """Rows summed in floating point before integers take over."""
 
-_TWIST = np.exp(1j * np.pi * np.arange(N // 2) / N)
-_UNTWIST = _TWIST.conj() * (2.0 / N)
+_TWIST = np.exp(1j * np.pi * np.arange(N // 2) / N)  # turns the negacyclic product into a cyclic one
+_UNTWIST = _TWIST.conj() * (2.0 / N)  # and back, with the inverse transform's factor
 
 
 def even(bits: Sequence[int]) -> tuple[int, ...]:

@@ -15,14 +15,14 @@ from colonnade.foundation.randomness import derive
 
 BLOCK = 2048
 """Rows of a block: the degree of the ring."""
-COLUMNS_PER_PARCEL = 1024
-WORDS_PER_PARCEL = 1 << 18
-BLOCKS_PER_PARCEL = 16
+COLUMNS_PER_PARCEL = 1024  # so that wide tables are cut, too
+WORDS_PER_PARCEL = 1 << 18  # 2 MB a parcel at most, so that both sides work while it travels
+BLOCKS_PER_PARCEL = 16  # a parcel for each 32,768 rows at least, so that narrow tables stream too
 
 _MAGIC = b"CLa1"
 _HEADER = struct.Struct("<4s16sBBHIIIII4x")
 _FIELDS = ("format", "session", "round", "modulus_bits", "sender", "index", "block", "column", "columns", "rows")
-_TAG = 16
+_TAG = 16  # bytes that bind a parcel to its place: 128 bits
 START = _HEADER.size + _TAG
 """Where a parcel's words begin."""
 

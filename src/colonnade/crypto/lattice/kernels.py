@@ -28,9 +28,9 @@ PIECE = 24
 
 # Adding this rounds a float to an integer, which then lies in the low bits of its pattern.
 ROUND = 1.5 * 2.0**52
-_PATTERN = np.float64(2.0**52).view(np.uint64)
+_PATTERN = np.float64(2.0**52).view(np.uint64)  # exponent bits of a float from 2^52 on, whose low bits are an integer
 
-_TWIST: Complex = np.exp(1j * np.pi * np.arange(N // 2) / N)
+_TWIST: Complex = np.exp(1j * np.pi * np.arange(N // 2) / N)  # turns the negacyclic product into a cyclic one
 # The inverse transform's factor 2/N is a power of two and is taken here, without a rounding.
 _UNTWIST: Complex = _TWIST.conj() * (2.0 / N)
 

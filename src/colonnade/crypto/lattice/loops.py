@@ -22,11 +22,11 @@ from colonnade.crypto.lattice.words import PAIR_BITS
 F = TypeVar("F", bound=Callable[..., Any])
 Array = NDArray[Any]
 
-M = N // 2
-Q = M // 4
+M = N // 2  # complex numbers of a ring element
+Q = M // 4  # transforms are of radix four
 GROUP, ROWS = 16, 32
 """Columns, and rows of them, that are turned at once."""
-ROUND = 1.5 * 2.0**52
+ROUND = 1.5 * 2.0**52  # adding it rounds a float to an integer, which its low bits then are
 PATTERN = np.uint64(0x4330000000000000)
 """That of 2^52."""
 
@@ -57,7 +57,7 @@ def _table(stride: int) -> Array:
 
 
 ROOTS = np.concatenate([_table(stride) for stride in (Q, 64, 16, 4)])
-_AT = (0, 6 * Q, 6 * (Q + 64), 6 * (Q + 80))
+_AT = (0, 6 * Q, 6 * (Q + 64), 6 * (Q + 80))  # where each stage's roots begin in ROOTS
 TWIST = np.concatenate([part if i == 0 else -part for i, part in enumerate(_roots(M, 1, 2 * N))])
 """exp(pi i j / N): real parts, then imaginary ones."""
 
@@ -111,7 +111,7 @@ def _up(stride: int, at: int) -> Callable[[Array, Array], None]:
 
 _down_256, _down_64, _down_16 = (_down(stride, at) for stride, at in zip((Q, 64, 16), _AT, strict=False))
 _up_256, _up_64, _up_16 = (_up(stride, at) for stride, at in zip((Q, 64, 16), _AT, strict=False))
-_LAST = _AT[3]
+_LAST = _AT[3]  # roots of the last stage
 
 
 def _turn(rows: int, columns: int) -> Callable[[Array, Array], None]:

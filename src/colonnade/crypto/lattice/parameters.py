@@ -17,19 +17,19 @@ from colonnade.foundation.proven import proven
 N = BLOCK
 MODULUS_BITS = range(32, 52)
 """At most 51, so that adding 1.5 * 2^52 rounds a float64 and leaves its integer in the low bits."""
-SECURITY_FLOOR = 128
+SECURITY_FLOOR = 128  # bits; what a plan must not go below
 ERROR_STD = 3.2
 """The least error width that hints about rho may leave to u."""
 
 TAU = 7
 """No error of a sealed word exceeds this; its variance is ERROR_VARIANCE."""
-ERROR_VARIANCE = 10.5
-SECRET_BOUND, SECRET_VARIANCE = 2, 1.0
+ERROR_VARIANCE = 10.5  # of the sum of two even ones on 8 values: 2 (8^2 - 1) / 12
+SECRET_BOUND, SECRET_VARIANCE = 2, 1.0  # of SECRET_DISTRIBUTION: four fair coins, less two
 SECRET_DISTRIBUTION: tuple[int, ...] = (1, 4, 6, 4, 1)
 """Weights of -2 to 2."""
-WIDE_BOUND, WIDE_VARIANCE = 15, 42.5
+WIDE_BOUND, WIDE_VARIANCE = 15, 42.5  # of WIDE_DISTRIBUTION: the sum of two even ones on 16 values
 WIDE_DISTRIBUTION = tuple(16 - abs(k) for k in range(-15, 16))
-HINT_BOUND, HINT_VARIANCE = 2 * 4095, 4 * (4096**2 - 1) / 12
+HINT_BOUND, HINT_VARIANCE = 2 * 4095, 4 * (4096**2 - 1) / 12  # the sum of four even ones on 4096 values
 FACTOR_SLACK = Fraction(1, 256)
 """The most that the lattice error may move an attribute by, relatively; `error_factor` is at most 1 + twice this."""
 ERROR_SHARE = Fraction(1, 100)
@@ -42,7 +42,7 @@ DEVIATIONS = 9
 
 NORM_SLACK = 1.25
 """Squared norms of random ring elements stay under this many times their mean (9 standard deviations), checked."""
-UNIT = 2.0**-53
+UNIT = 2.0**-53  # the unit roundoff of a float64
 LOW_BITS, PAIR_LIMB = 35, 8
 """The longest limb of a_r in a_r s, and the longest that two secrets may share a transform with."""
 LARGEST_NOISE = 2.0**43

@@ -13,7 +13,7 @@ SIEVE_SLOPE, SIEVE_START = 0.29613500308205365, 20.387885985467914
 """log2 of the gates of one sieve, a line in its dimension: MATZOV (2022), as malb/lattice-estimator 27a581b fits it."""
 PROGRESSIVE = -log2(1 - 2**-SIEVE_SLOPE)
 """log2 of what sieving, or reducing, in all smaller dimensions before costs."""
-SMALLEST_BLOCK, LARGEST_BLOCK = 40, 2000
+SMALLEST_BLOCK, LARGEST_BLOCK = 40, 2000  # of BKZ, between which the cost model is searched
 SMALLEST_DIMENSION = 64
 """A key of which no more is left counts as read."""
 

@@ -18,7 +18,7 @@ from colonnade.crypto.product import ProductSpec, Words
 from colonnade.foundation.errors import ProductError
 from colonnade.foundation.randomness import Stream, derive
 
-ERRORS_AT_ONCE = 1 << 16
+ERRORS_AT_ONCE = 1 << 16  # errors that are drawn at once stay in a cache
 BLOCKS_AT_ONCE = 8
 """Public elements, and rows that they multiply, worked on at once."""
 PIECE_COLUMNS, PIECE_BLOCKS, PIECE_WORDS = 64, 64, 1 << 22

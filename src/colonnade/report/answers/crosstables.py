@@ -18,8 +18,8 @@ from colonnade.report.text import described, flaws
 if TYPE_CHECKING:
     from colonnade.analysis.tables import Bracketed, CrossTable, Margin, Number, Tables
 
-SHOWN_PAIRS = 20
-SHOWN_MAPS = 6
+SHOWN_PAIRS = 20  # a screen; a file has them all
+SHOWN_MAPS = 6  # a screen; a file has them all
 INTERVALS = "Intervals hold the rows' own count in 95 of 100 releases; counts are shrunk to what is most plausible."
 MAP = (
     "Blue: more records than if the columns were independent; orange: fewer. Full colour from twice, or none, of the "

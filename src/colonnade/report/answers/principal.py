@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from colonnade.analysis.components import Components
 
-SHOWN_LOADINGS = 6
+SHOWN_LOADINGS = 6  # the largest, on one line
 TITLE = "Principal components of the coded columns (levels 0 or 1, numbers from -1 to 1)"
 COLUMNS = (
     Heading("component", "component"),

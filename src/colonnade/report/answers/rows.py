@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from colonnade.analysis.synthesis import Synthetic
 
 
-SHOWN_ROWS = 10
+SHOWN_ROWS = 10  # a screen; a file has them all
 
 
 def drawn(rows: Synthetic, notes: Sequence[str]) -> Answer:
