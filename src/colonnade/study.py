@@ -14,7 +14,7 @@ from colonnade.foundation.columns import DROP
 from colonnade.foundation.errors import PrivacyError, SchemaError, StudyError
 from colonnade.foundation.key_lines import KeyPath
 from colonnade.foundation.matching import HYBRID, NONE, PSI, IdTerms, matches_ids
-from colonnade.foundation.names import Names, require_name
+from colonnade.foundation.names import ColumnRef, Names, require_name
 from colonnade.foundation.parts import local_path
 from colonnade.foundation.people import Aggregate
 from colonnade.foundation.schema import Column, Schema, column_from, derive_columns, require_people
@@ -401,7 +401,7 @@ class _Reader:
         names = {name: table for name, table in parties.content.items() if isinstance(table, Mapping)}
         with note.at("study", "label"):
             if isinstance(label, str) and label and not note.among("study", "label"):
-                declared = {f"{p}.{c}": c for p, t in names.items() for c in _named(t)}
+                declared = {str(ColumnRef(p, c)): c for p, t in names.items() for c in _named(t)}
                 if label not in declared and label not in declared.values():
                     raise SchemaError(f"column {label} is declared by no party")
         with note.at("study", "epsilon"):

@@ -13,7 +13,7 @@ import pytest
 from colonnade.crypto.lattice.parameters import TAU, Parameters, error_factor
 from colonnade.foundation.errors import PrivacyError
 from colonnade.foundation.schema import Numeric, Schema
-from colonnade.mechanism.dissection import Block, dissect, parties_of, traces
+from colonnade.mechanism.dissection import Block, dissect, traces
 from colonnade.mechanism.moments import Distribution, Encoding, Layout, Role
 from colonnade.mechanism.objective import Objective, Task, exact_objective, paper_objective
 from colonnade.mechanism.plan import Terms, plan_top_down
@@ -33,7 +33,7 @@ class Mover(Adversary):
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         layout, generator = self.layout, self.generator
-        parties = parties_of(layout)
+        parties = layout.owners
         owners = np.array([-1, *(parties.index(layout.attributes[i].owner) for i in layout.attribute_of[1:])])
         rank = generator.permutation(len(parties))
         first, second = owners[self.factors[:, 0]], owners[self.factors[:, 1]]
@@ -90,7 +90,7 @@ def test_no_error_moves_more_than_the_stretched_sensitivity(seed: int, law: Dist
     if seed % 4 == 3:
         layout = signed_layout([2, 1, 2], label=seed % 3)
         blocks = [(b, float(generator.choice([1.0, 0.2, 3.0]))) for b in dissect(paper_objective(layout, Task.LINEAR))]
-    for owner in (None, parties_of(layout)[-1]):
+    for owner in (None, layout.owners[-1]):
         bound = sensitivity(layout, stretched(blocks, planned_factor(layout)), law, owner)
         assert Mover(layout, blocks, law, owner, generator).look(TAU / GAIN, 2) <= bound * ROUNDING
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from colonnade.foundation.schema import Numeric, Schema
 from colonnade.mechanism.accounting import gaussian_rho
-from colonnade.mechanism.dissection import Block, dissect, parties_of
+from colonnade.mechanism.dissection import Block, dissect
 from colonnade.mechanism.moments import Distribution, Layout
 from colonnade.mechanism.objective import Calibration, Purpose, Task, by_size, exact_objective
 from colonnade.mechanism.plan import Offer, PrivacyPlan, Terms, View, plan_bottom_up, plan_top_down
@@ -29,7 +29,7 @@ def case(seed: int) -> tuple[Layout, tuple[Block, ...], np.random.Generator]:
 
 
 def terms_for(layout: Layout, delta: float = 0.0, factor: Fraction = Fraction(1)) -> Terms:
-    return Terms(Task.LINEAR, delta=delta, collusion=min(1, len(parties_of(layout)) - 1), error_factor=factor)
+    return Terms(Task.LINEAR, delta=delta, collusion=min(1, len(layout.owners) - 1), error_factor=factor)
 
 
 def spent(plan: PrivacyPlan, owner: str | None, generator: np.random.Generator) -> float:
@@ -44,10 +44,10 @@ def test_top_down_laplace(seed: int, epsilon: float, stretch: int) -> None:
     layout, blocks, generator = case(seed)
     plan = plan_top_down(layout, blocks, epsilon, terms_for(layout, factor=1 + Fraction(stretch, 1000)))
     assert epsilon * (1 - 1e-2) <= plan.epsilon <= epsilon
-    for party in parties_of(layout):
+    for party in layout.owners:
         mine = plan.parties[party][View.OUTSIDER]
         assert mine is not None and 0 < mine <= plan.epsilon * (1 + 1e-9)
-    for owner in (None, parties_of(layout)[-1]):
+    for owner in (None, layout.owners[-1]):
         told = (plan.record if owner is None else plan.parties[owner])[View.OUTSIDER]
         assert told is not None and spent(plan, owner, generator) <= told * (1 + 1e-9)
 
@@ -59,14 +59,14 @@ def test_top_down_gaussian(seed: int, epsilon: float, delta: float) -> None:
     plan = plan_top_down(layout, blocks, epsilon, terms_for(layout, delta))
     assert plan.law is Distribution.GAUSSIAN
     assert epsilon * 0.95 <= plan.epsilon <= epsilon
-    assert all((plan.parties[p][View.OUTSIDER] or 0) <= plan.epsilon * (1 + 1e-6) for p in parties_of(layout))
+    assert all((plan.parties[p][View.OUTSIDER] or 0) <= plan.epsilon * (1 + 1e-6) for p in layout.owners)
 
 
 def two_parties(seed: int) -> tuple[Layout, tuple[Block, ...], np.random.Generator]:
     """The first random case at or after the seed that has two owners who share blocks."""
     while True:
         layout, blocks, generator = case(seed)
-        if len(parties_of(layout)) == 2 and not all(b.single for b in blocks):
+        if len(layout.owners) == 2 and not all(b.single for b in blocks):
             return layout, blocks, generator
         seed += 1
 
@@ -81,12 +81,12 @@ def rates_against(plan: PrivacyPlan, crossed: float) -> list[tuple[Block, float]
 def test_each_share_of_two_parties_hides_a_part_and_both_the_record(seed: int, epsilon: float, delta: float) -> None:
     layout, blocks, generator = two_parties(seed)
     plan = plan_top_down(layout, blocks, epsilon, terms_for(layout, delta))
-    assert set(plan.narrowed) == set(parties_of(layout))
+    assert set(plan.narrowed) == set(layout.owners)
     allowed = epsilon if delta == 0 else float(2 * gaussian_rho(epsilon, delta)) ** 0.5
-    parts = [float(plan.share(party)) for party in parties_of(layout)]
+    parts = [float(plan.share(party)) for party in layout.owners]
     # Laplace shares hide together what the wider one does, Gaussian ones what their variances add up to.
     together = max(parts) if delta == 0 else float(np.linalg.norm(parts))
-    views = [(None, together), *zip(parties_of(layout), parts, strict=True)]
+    views = [(None, together), *zip(layout.owners, parts, strict=True)]
     found = [
         Adversary(layout, rates_against(plan, part), plan.law, owner, generator).climb(2)[0] for owner, part in views
     ]
@@ -101,7 +101,7 @@ def test_each_share_of_two_parties_hides_a_part_and_both_the_record(seed: int, e
 @given(seed=st.integers(0, 10**6), data=st.data())
 def test_bottom_up_laplace(seed: int, data: st.DataObject) -> None:
     layout, blocks, generator = case(seed)
-    parties = parties_of(layout)
+    parties = layout.owners
     offers = {p: Offer(data.draw(st.floats(0.05, 5.0))) for p in parties}
     plan = plan_bottom_up(layout, blocks, offers, terms_for(layout))
     summed = 0.0
@@ -142,9 +142,9 @@ def test_offers_hold_in_the_papers_calibration_with_errors_of_products(objective
 @given(seed=st.integers(0, 10**6), offer=st.floats(0.2, 3.0))
 def test_bottom_up_gaussian(seed: int, offer: float) -> None:
     layout, blocks, _ = case(seed)
-    offers = {p: Offer(offer * (1 + k)) for k, p in enumerate(parties_of(layout))}
+    offers = {p: Offer(offer * (1 + k)) for k, p in enumerate(layout.owners)}
     plan = plan_bottom_up(layout, blocks, offers, terms_for(layout, 1e-6))
-    for party in parties_of(layout):
+    for party in layout.owners:
         mine = plan.parties[party][View.OUTSIDER]
         assert mine is not None and 0 < mine <= offers[party].total
 
@@ -158,12 +158,12 @@ def test_noise_spread_for_all_columns_keeps_both_promises(seed: int, epsilon: fl
     terms = replace(terms_for(layout, factor=Fraction(1007, 1000)), purpose=Purpose.ALL, rows=rows)
     plan = plan_top_down(layout, blocks, epsilon, terms)
     assert plan.purpose is Purpose.ALL and epsilon * (1 - 1e-2) <= plan.epsilon <= epsilon
-    for owner in (None, parties_of(layout)[-1]):
+    for owner in (None, layout.owners[-1]):
         told = (plan.record if owner is None else plan.parties[owner])[View.OUTSIDER]
         assert told is not None and spent(plan, owner, generator) <= told * (1 + 1e-9)
-    offers = {p: Offer(epsilon * (1 + k)) for k, p in enumerate(parties_of(layout))}
+    offers = {p: Offer(epsilon * (1 + k)) for k, p in enumerate(layout.owners)}
     plan = plan_bottom_up(layout, blocks, offers, terms)
-    for party in parties_of(layout):
+    for party in layout.owners:
         mine = plan.parties[party][View.OUTSIDER]
         assert mine is not None and 0 < mine <= offers[party].total
         assert spent(plan, party, generator) <= mine * (1 + 1e-9)
@@ -188,7 +188,7 @@ def test_scales_are_short_rationals(seed: int, epsilon: float) -> None:
 @given(seed=st.integers(0, 10**6), delta=st.sampled_from([0.0, 1e-6]), data=st.data())
 def test_bottom_up_leaves_no_budget_unused(seed: int, delta: float, data: st.DataObject) -> None:
     layout, blocks, _ = case(seed)
-    offers = {p: Offer(data.draw(st.floats(0.1, 3.0))) for p in parties_of(layout)}
+    offers = {p: Offer(data.draw(st.floats(0.1, 3.0))) for p in layout.owners}
     plan = plan_bottom_up(layout, blocks, offers, terms_for(layout, delta))
     got = {p: plan.parties[p][View.OUTSIDER] or 0.0 for p in offers}
     assert all(got[p] <= offers[p].total for p in offers)

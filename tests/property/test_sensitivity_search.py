@@ -20,7 +20,7 @@ import pytest
 from audit.search import ratios
 from colonnade.foundation.errors import PrivacyError
 from colonnade.foundation.schema import Binary, Categorical, Column, Numeric, Schema
-from colonnade.mechanism.dissection import Block, dissect, parties_of, squares
+from colonnade.mechanism.dissection import Block, dissect, squares
 from colonnade.mechanism.moments import Distribution, Encoding, Layout, Role
 from colonnade.mechanism.objective import (
     Objective,
@@ -72,7 +72,7 @@ def test_search_never_exceeds_and_comes_close(seed: int, law: Distribution) -> N
     generator = np.random.default_rng(seed)
     layout = random_layout(generator)
     blocks, inner = weighted(layout, generator)
-    for owner in (None, *parties_of(layout)):
+    for owner in (None, *layout.owners):
         bound, found = searched(layout, blocks, law, owner, generator)
         if law is Distribution.LAPLACE:
             assert found >= SLACK[law] * (bound - inner / 4)
@@ -96,7 +96,7 @@ def test_a_part_of_the_pairs_is_counted_and_no_more(seed: int, law: Distribution
     layout = divided(layout, pairs)
     drawn = dissect(exact_objective(layout, pairs=pairs)) + squares(layout)
     blocks = [(b, float(generator.choice([0.25, 1.0]))) for b in drawn]
-    for owner in (None, *parties_of(layout)):
+    for owner in (None, *layout.owners):
         bound, found = searched(layout, blocks, law, owner, generator)
         assert found >= (SLACK[law] - 0.05) * bound
         undivided = sensitivity(replace(layout, classes=()), blocks, law, owner)
@@ -124,7 +124,7 @@ def test_tables_may_be_weighted_by_their_size(seed: int, law: Distribution) -> N
     generator = np.random.default_rng(4000 + seed)
     layout = by_size(random_layout(generator))
     blocks = [(b, float(generator.choice([0.2, 1.0, 3.0]))) for b in dissect(exact_objective(layout), by_cells=True)]
-    for owner in (None, *parties_of(layout)):
+    for owner in (None, *layout.owners):
         bound, found = searched(layout, blocks, law, owner, generator)
         assert found >= (SLACK[law] - 0.1) * bound
         undivided = sensitivity(replace(layout, classes=()), blocks, law, owner)
@@ -176,7 +176,7 @@ def test_any_polynomial_of_degree_two(seed: int, law: Distribution) -> None:
         terms.append((float(generator.uniform(-0.5, 0.5)), factors))
     terms += terms[:2]
     blocks = [(b, float(generator.random() + 0.1)) for b in dissect(polynomial(layout, terms))]
-    for owner in (None, *parties_of(layout)):
+    for owner in (None, *layout.owners):
         searched(layout, blocks, law, owner, generator, starts=2, tight=0.0)
 
 
@@ -326,7 +326,7 @@ def test_paper_sensitivity_is_never_exceeded(seed: int) -> None:
     layout = signed_layout([int(c) for c in counts])
     for task in Task:
         blocks = paper(layout, task)
-        for owner in (None, *parties_of(layout)):
+        for owner in (None, *layout.owners):
             whole = float(paper_sensitivity([b for b, _ in blocks], owner))
             found, _, _ = Adversary(layout, blocks, Distribution.LAPLACE, owner, generator).climb(2)
             assert found <= sensitivity(layout, blocks, Distribution.LAPLACE, owner) * ROUNDING <= whole * (1 + 1e-9)

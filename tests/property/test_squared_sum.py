@@ -11,7 +11,7 @@ from colonnade.data.table import table_from
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Numeric, Schema
-from colonnade.mechanism.dissection import Block, parties_of, squared_sum, traces
+from colonnade.mechanism.dissection import Block, squared_sum, traces
 from colonnade.mechanism.moments import Distribution, Layout
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.sensitivity import sensitivity
@@ -25,11 +25,11 @@ from tests.property.test_lattice_error import GAIN, ROUNDING, Mover, planned_fac
 def places(layout: Layout, reaches: list[float]) -> dict[str, tuple[int, float]]:
     """Each party's last coordinate, as the label's holder has its part of the error."""
     last = {a.owner: layout.starts[i] for i, a in enumerate(layout.attributes)}
-    return {party: (last[party], reach) for party, reach in zip(parties_of(layout), reaches, strict=True)}
+    return {party: (last[party], reach) for party, reach in zip(layout.owners, reaches, strict=True)}
 
 
 def release(layout: Layout, reaches: list[float]) -> tuple[Block, ...]:
-    about = [b for b in traces(layout, label_square=False) if b.owners == (parties_of(layout)[0],)]
+    about = [b for b in traces(layout, label_square=False) if b.owners == (layout.owners[0],)]
     return squared_sum(layout, places(layout, reaches)) + tuple(about)
 
 
@@ -39,7 +39,7 @@ def test_no_pair_of_records_moves_it_farther(reaches: list[float], law: Distribu
     generator = np.random.default_rng(len(reaches))
     layout = signed_layout([2, *[1] * (len(reaches) - 1)])
     blocks = [(block, float(generator.choice([1.0, 0.3, 2.0]))) for block in release(layout, reaches)]
-    for owner in (None, *parties_of(layout)[:2]):
+    for owner in (None, *layout.owners[:2]):
         found, _, _ = Adversary(layout, blocks, law, owner, generator).climb(4)
         assert 0 < found <= sensitivity(layout, blocks, law, owner) * ROUNDING
 
@@ -73,7 +73,7 @@ def test_numbers_add_up_to_the_square(count: int) -> None:
     layout = signed_layout([1] * count)
     records = np.column_stack([np.ones(50), generator.uniform(-1, 1, (50, count))])
     total = 0.0
-    reach = dict(zip(parties_of(layout), reaches, strict=True))
+    reach = dict(zip(layout.owners, reaches, strict=True))
     for block in squared_sum(layout, places(layout, reaches)):
         value = float((np.prod(records[:, block.factors], axis=2) @ block.weights).sum())
         weight = [reach[party] for party in block.owners]

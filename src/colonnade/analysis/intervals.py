@@ -268,7 +268,7 @@ def _sampling_stds(covariance: NoisyCovariance, task: Task, variance: float, n: 
 def _quantile(level: float, law: Distribution) -> float:
     """In standard deviations; a single Laplace number has heavier tails than a sum of many."""
     normal = float(ndtri(0.5 + 0.5 * level))
-    return max(normal, float(-np.log1p(-level) / np.sqrt(2.0))) if law is Distribution.LAPLACE else normal
+    return normal if law.stable else max(normal, float(-np.log1p(-level) / np.sqrt(2.0)))
 
 
 def _intervals(layout: Layout, fitted: _Fitted, limit: float, scale: float) -> tuple[Interval, ...]:

@@ -14,7 +14,7 @@ from colonnade.analysis.denoise import Estimate, denoise, holds_indicators
 from colonnade.foundation.errors import ReleaseError, StudyError
 from colonnade.foundation.names import splits_at
 from colonnade.foundation.schema import Column, Numeric, Storage
-from colonnade.mechanism.moments import Distribution, Floats, Layout, Moments
+from colonnade.mechanism.moments import Floats, Layout, Moments
 from colonnade.mechanism.release import ReleaseRecord
 
 Cell = tuple[int, int]
@@ -108,7 +108,7 @@ class Released:
 
     def shape(self, i: int, j: int) -> float:
         """The shape of the noise on a pair's table, as `draws.noise` takes it."""
-        if self.release.law is Distribution.GAUSSIAN:
+        if self.release.law.stable:
             return float("inf")
         attributes, parties = self.layout.attributes, len(self.release.plan["parties"])
         if {*attributes[i].holders, *attributes[j].holders} == {attributes[i].owner}:

@@ -16,13 +16,11 @@ from colonnade.analysis.released import Released
 from colonnade.analysis.shrinkage import Deviations, shrink
 from colonnade.foundation.errors import ReleaseError
 from colonnade.foundation.names import Name
-from colonnade.mechanism.moments import Distribution, Floats
+from colonnade.mechanism.moments import Floats
 from colonnade.numerics.fitting import fit_margins
 
 FITTING_STEPS = 60
 """Of proportional fitting: tables are met to the digits that are shown."""
-GAUSSIAN_REACH, LAPLACE_REACH = 1.96, 2.12
-"""Standard deviations that hold 95 of 100 values of the noise."""
 NEARLY_ALL = 0.9
 """An interval of this share of all that there can be says nothing."""
 
@@ -182,7 +180,7 @@ def _holding(count: Floats, low: Floats, high: Floats, n: int) -> tuple[Floats, 
 
 def reach_of(released: Released) -> float:
     """Standard deviations that hold 95 of 100 values of the release's noise."""
-    return GAUSSIAN_REACH if released.release.law is Distribution.GAUSSIAN else LAPLACE_REACH
+    return released.release.law.reach
 
 
 def _bracket(value: float, std: float, low: float, high: float, released: Released) -> Bracketed | None:

@@ -35,7 +35,7 @@ class Noise:
 
     def log_density(self, x: Floats) -> Floats:
         """Up to a constant in x. Shares of Laplace noise add up to a variance-gamma law: a power times a Bessel K."""
-        if self.law is Distribution.GAUSSIAN:
+        if self.law.stable:
             return np.asarray(-0.5 * x * x / (self.spread * self.shape))
         distance = np.abs(x) / self.spread
         out = -distance
@@ -127,7 +127,7 @@ class Ratio:
     def loss(self) -> float:
         """The epsilon of this very pair, by formula: what no plan may print less than."""
         moved = np.abs(self.before - self.after)
-        if self.noise.law is Distribution.GAUSSIAN:
+        if self.noise.law.stable:
             rho = float((moved**2 / (2 * self.noise.spread * self.noise.shape)).sum())
             return epsilon_of_gaussian(Fraction(rho), self.session.plan.delta) if rho > 0 else 0.0
         # Less than one whole Laplace variable has a peak without bounds.

@@ -23,7 +23,6 @@ from colonnade.foundation.names import ColumnRef
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Column, Storage
 from colonnade.mechanism.blocks import exact_block, own_square
-from colonnade.mechanism.moments import Distribution
 from colonnade.planning.session_plan import SessionPlan
 
 Floats = NDArray[np.float64]
@@ -112,10 +111,7 @@ class PairSearch:
             summed = np.zeros((self.size, len(z)))
             np.add.at(summed, self.places, change.T)
             change = summed.T
-        scaled = np.abs(change) * self.rates
-        if self.session.plan.law is Distribution.LAPLACE:
-            return np.asarray(scaled.sum(axis=1))
-        return np.asarray(np.sqrt(np.square(scaled).sum(axis=1)))
+        return np.asarray(np.linalg.norm(change * self.rates, self.session.plan.law.norm, axis=1))
 
     def climb(self, scope: Sequence[str]) -> Pair:
         """The best of several climbs, one column at a time, with the columns outside the scope equal."""

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from colonnade.cli.options import Json, Queries
-from colonnade.cli.releases import TaskName
+from colonnade.cli.releases import Regression
 from colonnade.cli.screen import print_json, stderr, stdout
 from colonnade.foundation.errors import ColonnadeError, MistakesError, SchemaError, StudyError
+from colonnade.foundation.names import ColumnRef
 from colonnade.foundation.parts import local_path
 from colonnade.foundation.shown import number_of
 
@@ -41,7 +42,7 @@ def new(
         str | None, typer.Option("--label", metavar="PARTY.COLUMN", help="The column to be predicted.")
     ] = None,
     task: Annotated[
-        TaskName | None,
+        Regression | None,
         typer.Option("--task", metavar="linear|logistic", help="By the label's kind if not given."),
     ] = None,
     epsilon: Annotated[
@@ -128,7 +129,7 @@ def _parties(folder: Path, data: Sequence[str], queries: Sequence[str], public: 
 
 def _label(parties: Sequence[DraftParty], label: str | None, asking: bool) -> str | None:
     """The label as "party.column"."""
-    names = {f"{party.name}.{column}": column for party in parties for column in party.columns}
+    names = {str(ColumnRef(party.name, column)): column for party in parties for column in party.columns}
     while label is not None or asking:
         if label is None:
             stderr().print(f"Columns: {', '.join(names)}")
@@ -146,13 +147,13 @@ def _label(parties: Sequence[DraftParty], label: str | None, asking: bool) -> st
     return None
 
 
-def _task(parties: Sequence[DraftParty], label: str | None, task: TaskName | None) -> str | None:
+def _task(parties: Sequence[DraftParty], label: str | None, task: Regression | None) -> str | None:
     """The task, by the label's kind if none is given; a label of a logistic regression has two levels."""
-    if task is not None and task not in (TaskName.LINEAR, TaskName.LOGISTIC):
+    if task is not None and task not in (Regression.LINEAR, Regression.LOGISTIC):
         raise StudyError(f"a study's task is linear or logistic, got {task.value}")
     if label is None:
         return None if task is None else task.value
-    party, column = next((p, c) for p in parties for c in p.columns if f"{p.name}.{c}" == label)
+    party, column = next((p, c) for p in parties for c in p.columns if str(ColumnRef(p.name, c)) == label)
     found = party.columns[column]
     numeric = found.kind in ("numeric", "date")
     chosen = task.value if task is not None else "linear" if numeric else "logistic"
@@ -197,7 +198,7 @@ def _ask_facts(parties: Sequence[DraftParty]) -> None:
         for name, column in list(party.columns.items()):
             if column.facts:
                 continue
-            while not _ask_column(f"{party.name}.{name}", column):
+            while not _ask_column(str(ColumnRef(party.name, name)), column):
                 pass
             if column.kind == "":
                 del party.columns[name]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from colonnade.mechanism.release import ReleaseRecord
 
 
-class TaskName(StrEnum):
+class Regression(StrEnum):
     """Which regression."""
 
     LINEAR = "linear"
@@ -27,7 +27,7 @@ class TaskName(StrEnum):
     POISSON = "poisson"
 
 
-class PenaltyName(StrEnum):
+class Shrinkage(StrEnum):
     """What keeps weights small."""
 
     RIDGE = "ridge"
@@ -192,7 +192,7 @@ def synthesize(
 def solve(
     release: ReleaseFile,
     task: Annotated[
-        TaskName | None,
+        Regression | None,
         typer.Option(
             "--task",
             metavar="linear|logistic|multinomial|poisson",
@@ -218,8 +218,8 @@ def solve(
     ] = None,
     given: Given = None,
     penalty: Annotated[
-        PenaltyName, typer.Option("--penalty", metavar="ridge|lasso|elastic-net", help="What keeps weights small.")
-    ] = PenaltyName.RIDGE,
+        Shrinkage, typer.Option("--penalty", metavar="ridge|lasso|elastic-net", help="What keeps weights small.")
+    ] = Shrinkage.RIDGE,
     ridge: Annotated[
         float | None,
         typer.Option(

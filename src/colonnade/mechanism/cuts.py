@@ -95,8 +95,8 @@ def choose_bins(
 def _risk(schema: Schema, label: str, task: Task, n: int, epsilon: float, delta: float) -> float:
     """The predicted risk of the better release, as a share of what a weak model explains."""
     layout = layout_of(schema, label, task, Calibration.EXACT)
-    law = Distribution.GAUSSIAN if delta > 0 else Distribution.LAPLACE
-    return min(release_risks(layout, n, law, epsilon, delta).values()) / (EXPLAINED * LABEL_VARIANCE)
+    risks = release_risks(layout, n, Distribution.with_delta(delta), epsilon, delta)
+    return min(risks.values()) / (EXPLAINED * LABEL_VARIANCE)
 
 
 def describe_binning(cuts: Sequence[Binning]) -> str:

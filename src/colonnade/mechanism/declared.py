@@ -141,6 +141,6 @@ def declared_terms(layout: Layout, declared: DeclaredObjective, law: Distributio
         rows.append((0, made[term]) if term in made else (0, *term) if len(term) == 1 else term)
         share = size / top
         if law is not None:
-            share = max(1, round(FINEST * share ** (2 / 3 if law is Distribution.LAPLACE else 1 / 2))) / FINEST
+            share = max(1, round(FINEST * share ** (2 / (2 + law.norm)))) / FINEST
         weights.append(share)
     return Objective(layout, np.array(rows, dtype=np.int64), np.array(weights))

@@ -66,18 +66,13 @@ class Block:
         return float(weights.sum() if self.summed else weights.max())
 
 
-def parties_of(layout: Layout) -> tuple[str, ...]:
-    """The owners, in the order of their coordinates."""
-    return layout.owners
-
-
 def dissect(objective: Objective, *, by_cells: bool = False) -> tuple[Block, ...]:  # Alg. 1, line 1
     """All blocks of an objective, single-party ones first. A public constant belongs to the other factor's owner.
 
     `by_cells` gives tables of 4, 16, 64, ... cells blocks of their own.
     """
     layout = objective.layout
-    parties = parties_of(layout)
+    parties = layout.owners
     owner_of = _owners_of(layout)
     label = np.zeros(layout.width, dtype=bool)
     if any(a.role is Role.LABEL for a in layout.attributes):
@@ -117,7 +112,7 @@ def _steps(objective: Objective) -> NDArray[np.int64]:
 def _owners_of(layout: Layout) -> NDArray[np.int64]:
     """For each coordinate the places of its owners, of an interaction several, filled up with -1."""
     held = [(), *(layout.attributes[i].holders for i in layout.attribute_of[1:])]
-    places = {party: i for i, party in enumerate(parties_of(layout))}
+    places = {party: i for i, party in enumerate(layout.owners)}
     out = np.full((layout.width, max(len(h) for h in held)), -1)
     for row, owners in zip(out, held, strict=True):
         row[: len(owners)] = [places[o] for o in owners]
@@ -162,7 +157,7 @@ def squared_sum(layout: Layout, places: Mapping[str, tuple[int, float]]) -> tupl
     Unit: weights of moments.
     Guarantee: the numbers add up to the square, and their sensitivity is that of their terms. Proof: squared_sum.
     """
-    parties = [party for party in parties_of(layout) if party in places]
+    parties = [party for party in layout.owners if party in places]
     if len(parties) == 1:
         place, _ = places[parties[0]]
         return (Block((parties[0],), Role.LABEL, np.array([[place, place]]), np.ones(1), summed=True),)
@@ -182,7 +177,7 @@ def squares(layout: Layout) -> tuple[Block, ...]:
 
 def _own_squares(layout: Layout) -> Iterator[tuple[str, Indices]]:
     """Each party that has signed features, with the factors of their squares."""
-    for party in parties_of(layout):
+    for party in layout.owners:
         own = [
             layout.starts[i]
             for i, a in enumerate(layout.attributes)

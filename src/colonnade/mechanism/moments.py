@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 from itertools import accumulate
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,10 +40,30 @@ class Role(Enum):
 
 
 class Distribution(Enum):
-    """The law of the noise."""
+    """The distribution of the noise."""
 
     LAPLACE = "laplace"
     GAUSSIAN = "gaussian"
+
+    @classmethod
+    def with_delta(cls, delta: float) -> Self:
+        """Return that of a guarantee with this delta: pure ones take Laplace noise."""
+        return cls("gaussian" if delta > 0 else "laplace")
+
+    @property
+    def norm(self) -> int:
+        """In which norm a release's move is set against it: L1 or L2."""
+        return 2 if self is Distribution.GAUSSIAN else 1
+
+    @property
+    def stable(self) -> bool:
+        """Whether shares of it have the same distribution as their sum, so that those that are left still hide."""
+        return self is Distribution.GAUSSIAN
+
+    @property
+    def reach(self) -> float:
+        """Standard deviations that hold 95 of 100 values."""
+        return 1.96 if self is Distribution.GAUSSIAN else 2.12
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from colonnade.mechanism.accounting import (
     gaussian_rho,
     short_number,
 )
-from colonnade.mechanism.dissection import Block, allocate, parties_of, require_one_owner_of_sums, require_pairs
+from colonnade.mechanism.dissection import Block, allocate, require_one_owner_of_sums, require_pairs
 from colonnade.mechanism.moments import Distribution, Encoding, Layout, Role
 from colonnade.mechanism.monomials import product_slack
 from colonnade.mechanism.objective import Calibration, Purpose, Task
@@ -106,7 +106,7 @@ class PrivacyPlan:
 
     @property
     def names(self) -> tuple[str, ...]:
-        return parties_of(self.layout)
+        return self.layout.owners
 
     @property
     def shares(self) -> int:
@@ -166,7 +166,7 @@ class Terms:
             raise PrivacyError(f"delta must lie in [0, 1), got delta={short_number(self.delta)}")
         if self.calibration is Calibration.PAPER and self.delta > 0:
             raise PrivacyError(f"the paper's calibration is for pure epsilon, got delta={self.delta}")
-        parties = len(parties_of(layout))
+        parties = len(layout.owners)
         if self.collusion < 0 or (parties > 1 and self.collusion >= parties):
             raise PrivacyError(f"collusion must lie between 0 and K-1={parties - 1}, got collusion={self.collusion}")
         require_pairs(blocks)
@@ -198,7 +198,7 @@ def plan_top_down(layout: Layout, blocks: tuple[Block, ...], epsilon: float, ter
         total, narrowed = narrow_shares(layout, blocks, terms.law, terms.collusion, joint)
         allowed = budget if terms.law is Distribution.LAPLACE else _root_below(2 * budget)
         scales = [_coarse(Fraction(total) / (allowed * w)) for w in weights]
-    return _finish(layout, blocks, scales, terms, dict.fromkeys((None, *parties_of(layout)), epsilon), narrowed)
+    return _finish(layout, blocks, scales, terms, dict.fromkeys((None, *layout.owners), epsilon), narrowed)
 
 
 @proven("bottom_up")
@@ -211,10 +211,10 @@ def plan_bottom_up(layout: Layout, blocks: tuple[Block, ...], offers: Mapping[st
         Proof: bottom_up, claims 1 and 2.
     """
     terms = terms.check(layout, blocks)
-    for party in parties_of(layout):
+    for party in layout.owners:
         if party not in offers:
             raise PrivacyError(f"party {party} must offer an epsilon in the bottom-up case, got none")
-    budgets = [_Split(layout, blocks, party, offers[party], terms).budgets for party in parties_of(layout)]
+    budgets = [_Split(layout, blocks, party, offers[party], terms).budgets for party in layout.owners]
     scales: list[Fraction] = []
     for i, (block, moved) in enumerate(zip(blocks, _alone(layout, blocks, terms), strict=True)):
         budget = min(b[i] for b in budgets if b[i] is not None)  # type: ignore[type-var]
@@ -226,7 +226,7 @@ def plan_bottom_up(layout: Layout, blocks: tuple[Block, ...], offers: Mapping[st
         scales.append(_coarse(Fraction(moved) / whole))
     if terms.calibration is Calibration.EXACT and not any(o.own is not None or o.pairs for o in offers.values()):
         scales = _spend_rest(layout, blocks, scales, terms, offers)
-    return _finish(layout, blocks, scales, terms, {party: offers[party].total for party in parties_of(layout)})
+    return _finish(layout, blocks, scales, terms, {party: offers[party].total for party in layout.owners})
 
 
 @proven("bottom_up")
@@ -282,7 +282,7 @@ class _Split:
         self.terms, self.party, self.offer = terms, party, offer
         self.total = _budget(check_epsilon(offer.total, f"party {party}: epsilon"), terms)
         for partner in offer.pairs:
-            if partner == party or partner not in parties_of(layout):
+            if partner == party or partner not in layout.owners:
                 raise PrivacyError(f"party {party}: a split must name another party of the study, got {partner!r}")
         mine = allocate(blocks, party)
         alone = zip(mine, _alone(layout, mine, terms), strict=True)
@@ -440,7 +440,7 @@ def _finish(
     else:
         alone = [_coarse(Fraction(moved)) for moved in _alone(layout, blocks, terms)]
     items = tuple(BlockPlan(b, s, scale) for b, s, scale in zip(blocks, alone, scales, strict=True))
-    scopes: tuple[str | None, ...] = (None, *parties_of(layout)) if terms.promised else ()
+    scopes: tuple[str | None, ...] = (None, *layout.owners) if terms.promised else ()
     views = {scope: _views(layout, items, terms, scope, promised.get(scope, inf), narrowed or {}) for scope in scopes}
     epsilons = {
         scope: {view: None if g is None else g.epsilon for view, g in found.items()} for scope, found in views.items()
@@ -482,7 +482,7 @@ def _views(
     Unit: epsilon in nats.
     Guarantee: no view learns more than its epsilon says; None promises nothing. Proof: views.
     """
-    parties = len(parties_of(layout))
+    parties = len(layout.owners)
     if narrowed:
         # The other party knows all noise but one share; everybody else sees both, of Laplace no more than one of them.
         seen = sqrt(sum(float(f) ** 2 for f in narrowed.values())) if terms.law is Distribution.GAUSSIAN else 1.0

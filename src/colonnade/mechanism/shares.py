@@ -11,7 +11,7 @@ from fractions import Fraction
 from math import sqrt
 
 from colonnade.foundation.proven import proven
-from colonnade.mechanism.dissection import Block, parties_of
+from colonnade.mechanism.dissection import Block
 from colonnade.mechanism.moments import Distribution, Layout
 
 Joint = Callable[[str | None, float], float]
@@ -35,12 +35,12 @@ def narrow_shares(
     Guarantee: each party's part against the other, and the record against all, keep the planned epsilon. Proof:
         views, narrower shares.
     """
-    total, parties = joint(None, 1.0), parties_of(layout)
+    total, parties = joint(None, 1.0), layout.owners
     crossed = sum(b.size for b in blocks if not b.single)
     if len(parties) != 2 or collusion != 1 or not 0 < crossed <= MOST_VALUES:
         return total, {}
     first, second = sorted(parties, key=lambda party: joint(party, 1.0))
-    if law is Distribution.LAPLACE:
+    if not law.stable:
         # A sum of two Laplace shares hides no more than the wider one does.
         return total, {first: _narrowest(total, lambda f: joint(first, 1 / f)), second: Fraction(1)}
     needed = min(total, max(joint(second, 1.0), joint(None, 1 / sqrt(2))))

@@ -223,7 +223,7 @@ class Agreement:
     @property
     def law(self) -> Distribution:
         """Of the noise."""
-        return Distribution.GAUSSIAN if self.delta > 0 else Distribution.LAPLACE
+        return Distribution.with_delta(self.delta)
 
     @property
     def asked(self) -> Task:

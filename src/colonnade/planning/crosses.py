@@ -12,7 +12,7 @@ from colonnade.crypto.backends import BACKENDS
 from colonnade.crypto.product import Cross, Integers, PartyProduct, ProductSpec, ServerProduct
 from colonnade.foundation.errors import PrivacyError, StudyError
 from colonnade.foundation.integers import IntegerColumns
-from colonnade.mechanism.dissection import Block, parties_of
+from colonnade.mechanism.dissection import Block
 from colonnade.mechanism.moments import Layout
 
 Range = tuple[int, int]
@@ -31,7 +31,7 @@ def crosses_of(layout: Layout, blocks: Sequence[Block], sealed: str | None = Non
     The party `sealed` seals in all its crosses: the bound for a declared norm covers errors of a sealed label only.
     Everything that is multiplied is opened, so rectangles must not hold a product that has no noise: it is checked.
     """
-    parties, out, opened = parties_of(layout), [], 0
+    parties, out, opened = layout.owners, [], 0
     shared: dict[tuple[str, ...], list[Integers]] = {}
     for block in blocks:
         if not block.single:

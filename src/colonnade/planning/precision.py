@@ -14,7 +14,7 @@ from colonnade.foundation.grid import LARGEST_BOUND, Grid, rounded_norm
 from colonnade.foundation.proven import proven
 from colonnade.mechanism.blocks import IntegerNoise
 from colonnade.mechanism.dissection import Block
-from colonnade.mechanism.moments import Distribution, Encoding, Role
+from colonnade.mechanism.moments import Encoding, Role
 from colonnade.mechanism.monomials import parts_of, rounded_parts
 from colonnade.mechanism.objective import Task, monomial
 from colonnade.mechanism.plan import BlockPlan, PrivacyPlan
@@ -126,7 +126,7 @@ def grid_bound(plan: PrivacyPlan, rows: int, share: Fraction = SHARES[0][0]) -> 
         a.kind is Encoding.SIGNED or (a.role is Role.LABEL and plan.task is Task.LINEAR) for a in plan.layout.attributes
     )
     summed = 0.0
-    if plan.law is Distribution.GAUSSIAN:
+    if plan.law.stable:
         # Shares add up to a discrete Gaussian only if each is wide enough in steps of the product's grid.
         least = min(float(item.scale) / float(np.abs(item.block.weights).max()) for item in plan.blocks)
         summed = sqrt(sqrt(SHARE_VARIANCE * plan.shares) / (least * _least_share(plan)))

@@ -14,7 +14,7 @@ from colonnade.crypto.backends import BACKENDS
 from colonnade.foundation.errors import StudyError
 from colonnade.mechanism.accounting import gaussian_rho
 from colonnade.mechanism.dissection import Block, dissect, squared_sum, squares, traces
-from colonnade.mechanism.moments import Distribution, Layout
+from colonnade.mechanism.moments import Layout
 from colonnade.mechanism.objective import (
     Calibration,
     Pairs,
@@ -231,7 +231,7 @@ class Auto(Full):
         word, law, epsilon = Full.word, agreement.law, agreement.budget.least
         if agreement.task is not Task.MULTINOMIAL and self.evaluated is None:
             if self.purpose is Purpose.ALL:
-                budget = epsilon if law is Distribution.LAPLACE else float(gaussian_rho(epsilon, agreement.delta))
+                budget = float(gaussian_rho(epsilon, agreement.delta)) if agreement.delta else epsilon
                 terms = TableTerms(law, rows, budget, agreement.collusion)
                 word = choose_tables(layout, terms, counted=agreement.task is Task.LOGISTIC)
             else:

@@ -20,7 +20,7 @@ from colonnade.foundation.canonical import canonical_digest
 from colonnade.foundation.grid import Grid
 from colonnade.foundation.integers import IntegerColumns
 from colonnade.mechanism.blocks import IntegerNoise
-from colonnade.mechanism.dissection import Block, allocate, parties_of
+from colonnade.mechanism.dissection import Block, allocate
 from colonnade.mechanism.forecast import (
     Forecast,
     degree_of,
@@ -459,7 +459,7 @@ def _plan_session(agreement: Agreement, rows: int, identity: bytes, promised: bo
     paid = replace(_terms(agreement, rows), bound=grid.bound, error_factor=sizes.error_factor, errors=sizes.moves)
     plan = agreement.budget.plan(layout, blocks, replace(paid, promised=promised))
     reach = sizes.reach or cross_reach(plan, rows, grid)
-    spec = ProductSpec(identity, parties_of(layout), rows, grid.bound, crosses, sizes.modulus_bits, sizes.gain, reach)
+    spec = ProductSpec(identity, layout.owners, rows, grid.bound, crosses, sizes.modulus_bits, sizes.gain, reach)
     require_room(plan, spec, sizes.error, sizes.chain_gains)
     return SessionPlan(agreement, rows, identity, plan, grid, spec, query, local, sizes.chain_gains)
 

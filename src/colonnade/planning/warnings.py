@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from colonnade.foundation.schema import Column, estimated_notes
 from colonnade.mechanism.forecast import heavy_columns, objective_note, order_warning
-from colonnade.mechanism.moments import Distribution
 from colonnade.mechanism.objective import Calibration, Purpose
 from colonnade.mechanism.plan import PrivacyPlan
 from colonnade.planning.precision import SHARES, rounding_share
@@ -77,7 +76,7 @@ def warnings_of(session: SessionPlan, lower: Callable[[], PrivacyPlan]) -> list[
     if session.in_the_clear:
         out.append(f'product "{session.agreement.product}" shows columns in the clear: it is for simulation only')
     shared = any(not i.block.single for i in session.plan.blocks)
-    if session.plan.collusion == 0 and session.plan.law is Distribution.LAPLACE and shared:
+    if session.plan.collusion == 0 and shared and not session.plan.law.stable:
         out.append("with collusion = 0 there is no guarantee against a party, which knows its share of the noise")
     if session.plan.calibration is Calibration.PAPER:
         out.append(

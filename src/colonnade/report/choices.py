@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from colonnade.mechanism.forecast import best_columns, forecast
-from colonnade.mechanism.moments import Distribution, Encoding, Role
+from colonnade.mechanism.moments import Encoding, Role
 from colonnade.mechanism.objective import Calibration, Purpose, Task
 from colonnade.mechanism.plan import PrivacyPlan
 from colonnade.mechanism.weights import explained_left, release_risks
@@ -76,9 +76,9 @@ def alternatives(session: SessionPlan) -> list[Alternative]:
         changed.append((f"delta = {TINY_DELTA:g}", replace(agreement, delta=TINY_DELTA), ""))
     if session.plan.collusion > 0 and any(not i.block.single for i in session.plan.blocks):
         caution = (
-            "there is then no guarantee against a party, which knows its share of the noise"
-            if session.plan.law is Distribution.LAPLACE
-            else "a party, which knows its share of the noise, then sees more than this epsilon"
+            "a party, which knows its share of the noise, then sees more than this epsilon"
+            if session.plan.law.stable
+            else "there is then no guarantee against a party, which knows its share of the noise"
         )
         changed.append(("collusion = 0", replace(agreement, collusion=0), caution))
     out = []
@@ -95,7 +95,7 @@ def alternatives(session: SessionPlan) -> list[Alternative]:
 def _fewer_columns(session: SessionPlan) -> list[Alternative]:
     """Laplace noise on X'y grows with the number of columns: half of them, chosen well, may tell more than all."""
     ratio, columns = session.forecast.noise_to_signal, len(session.plan.layout.features)
-    if not isinstance(session.query, Traced) or session.plan.law is not Distribution.LAPLACE or ratio is None:
+    if not isinstance(session.query, Traced) or session.plan.law.norm > 1 or ratio is None:
         return []
     chosen, explained = best_columns(columns, ratio)
     if chosen >= columns:

@@ -6,7 +6,6 @@ from typing import Any
 
 from colonnade.foundation.errors import ColonnadeError, StudyError
 from colonnade.foundation.sections import parse_toml
-from colonnade.mechanism.moments import Distribution
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.plan import offered
 from colonnade.planning.session_plan import TYPICAL_ROWS, SessionPlan
@@ -57,7 +56,7 @@ def panel_context(workspace: Workspace, content: Content | None = None) -> dict[
         "spent_text": cost_text(cost),
         "negotiation": negotiation(session),
         "totals": {name: offer.total for name, offer in session.agreement.budget.offers.items()},
-        "unit": "epsilon" if session.plan.law is Distribution.LAPLACE else "rho",
+        "unit": "rho" if session.agreement.delta else "epsilon",
         "spending": spending,
         **plan_context(session.describe(), study.agreement),
     }
@@ -115,6 +114,6 @@ def negotiation(session: SessionPlan) -> list[dict[str, Any]]:
         taken = [name for name, value in given.items() if value == least]
         alone = float(item.sensitivity / item.scale)
         # Blocks move less together than one by one: what that leaves of the offers was spent on less noise.
-        planned = alone if session.plan.law is Distribution.LAPLACE else alone**2 / 2
+        planned = alone if session.plan.law.norm == 1 else alone**2 / 2
         out.append({"block": item.block.name, "offers": given, "taken": least, "by": taken, "planned": planned})
     return out

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from colonnade.foundation.errors import PrivacyError
-from colonnade.mechanism.dissection import allocate, dissect, parties_of, require_pairs, traces
+from colonnade.mechanism.dissection import allocate, dissect, require_pairs, traces
 from colonnade.mechanism.moments import Encoding, Role
 from colonnade.mechanism.objective import Task, exact_objective, paper_objective, polynomial
 from tests.helpers.adversary import layout_from, signed_layout
@@ -62,7 +62,7 @@ def test_allocation() -> None:
     blocks = dissect(exact_objective(layout))
     mine = allocate(blocks, "B")
     assert {b.owners for b in mine} == {("B",), ("A", "B"), ("B", "C")}
-    assert sum(len(allocate(blocks, p)) for p in parties_of(layout)) == sum(len(b.owners) for b in blocks)
+    assert sum(len(allocate(blocks, p)) for p in layout.owners) == sum(len(b.owners) for b in blocks)
 
 
 def test_a_public_constant_belongs_to_the_other_factor() -> None:
