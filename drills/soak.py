@@ -1,7 +1,8 @@
 """Many sessions over the real engine, with what happens in a year: `python -m drills.soak --sessions 100`.
 
 A server and three parties run as processes with mutual TLS on loopback. On the way sites are restarted, a certificate
-is renewed, another revoked and replaced, a disk fills up, a clock is wrong. In the end ledgers, the server's book, logs
+is renewed, another revoked and replaced, a disk fills up, clocks are wrong, the server's port is held by connections
+that say nothing, the server stands still, a session's process is killed. In the end ledgers, the server's book, logs
 for machines, the figures for Prometheus and what the coordinator saw must tell the same, and memory must be flat.
 `--write` puts the figures into docs/results/operations.md.
 """
@@ -12,19 +13,26 @@ import argparse
 import json
 import os
 import re
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+import urllib.error
 import urllib.request
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from colonnade.consent.entries import EntryKind
 from colonnade.consent.ledger import Ledger
+from colonnade.flare.status import look
+from colonnade.sites.site import STATUS
 from colonnade.transport.journal import OPENED, FileJournal
 from demo.network import COMMAND, Deployment, free_port
 from docs.sections import publish
@@ -37,7 +45,6 @@ CLOCK = r"""
 #include <dlfcn.h>
 #include <time.h>
 #include <sys/time.h>
-#define AHEAD (800L * 86400L)
 int clock_gettime(clockid_t id, struct timespec *t) {
   static int (*real)(clockid_t, struct timespec *);
   if (!real) real = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
@@ -173,17 +180,78 @@ class Soak:
         self.run()
 
     def bend_clock(self) -> None:
-        """A clock 800 days ahead: the party says why it does not start."""
-        source, shim = self.place / "clock.c", self.place / "clock.so"
-        source.write_text(CLOCK)
-        subprocess.run(["cc", "-shared", "-fPIC", "-o", shim, source, "-ldl"], check=True)
+        """A clock 800 days ahead, and one 400 days behind: the party says why it does not start."""
         self.stop("bank")
-        env = {**self.sites.environment, "LD_PRELOAD": str(shim)}
-        call = [*COMMAND, "party", "start", self.folder("bank")]
-        done = subprocess.run(call, env=env, capture_output=True, text=True, timeout=120)
-        assert done.returncode == 1, done.stderr
-        self.note("bank was started with a clock 800 days ahead", done.stderr.strip().splitlines()[-1])
+        source = self.place / "clock.c"
+        source.write_text(CLOCK)
+        for seconds, told in ((800 * 86400, "800 days ahead"), (-400 * 86400, "400 days behind")):
+            shim = self.place / f"clock{seconds}.so"
+            compiler = ["cc", "-shared", "-fPIC", f"-DAHEAD=({seconds}L)", "-o", shim, source, "-ldl"]
+            subprocess.run(compiler, check=True)
+            env = {**self.sites.environment, "LD_PRELOAD": str(shim)}
+            call = [*COMMAND, "party", "start", self.folder("bank")]
+            done = subprocess.run(call, env=env, capture_output=True, text=True, timeout=120)
+            assert done.returncode == 1, done.stderr
+            self.note(f"bank was started with a clock {told}", done.stderr.strip().splitlines()[-1])
         self.start("bank")
+        self.run()
+
+    def hold_lines(self) -> None:
+        """Connections to the server's port that never say a byte: sessions go on."""
+        config = json.loads((self.sites.folder / "server" / "startup" / "fed_server.json").read_text())
+        port = int(config["servers"][0]["admin_port"])
+        lines = [socket.create_connection(("127.0.0.1", port), 5) for _ in range(100)]
+        self.run()
+        self.run()
+        for line in lines:
+            line.close()
+        self.note("100 connections held the server's port without a byte: two sessions ended well")
+
+    def halt_server(self) -> None:
+        """The server stands still: a party is not ready any more within 30 seconds, and lives."""
+        server = self.sites.sites["server"]
+        assert self.asked("town", "ready") == 200
+        os.killpg(server.pid, signal.SIGSTOP)
+        begun = time.monotonic()
+        while self.asked("town", "ready") == 200:
+            assert time.monotonic() - begun < 30, "a party without a server was ready for 30 seconds"
+            time.sleep(0.5)
+        seconds = time.monotonic() - begun
+        alive = self.asked("town", "live")
+        os.killpg(server.pid, signal.SIGCONT)
+        assert alive == 200
+        while self.asked("town", "ready") != 200:
+            assert time.monotonic() - begun < 120, "a party was not ready again within two minutes"
+            time.sleep(0.5)
+        self.note(f"the server stood still: town was not ready after {seconds:.0f} s, alive all the time, ready again")
+        self.run()
+
+    def asked(self, name: str, what: str) -> int:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.ports[name]}/{what}", timeout=30) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    def kill_job(self) -> None:
+        """kill -9 of a party's process of a session before it has handed anything in: the session ends, at no cost."""
+        path, killed = Path(self.folder("town")) / STATUS, list[str]()
+        before = look(path).get("job")
+
+        def strike() -> None:
+            for _ in range(6000):
+                content = look(path)
+                if content.get("job") != before and content.get("step") in ("read", "align"):
+                    os.kill(int(content["pid"]), signal.SIGKILL)
+                    killed.append(content["step"])
+                    return
+                time.sleep(0.01)
+
+        thread = threading.Thread(target=strike)
+        thread.start()
+        said = self.run(expected=False)
+        thread.join()
+        self.note(f"town's process of a session was killed at step {killed[0]}", said)
         self.run()
 
     def check(self) -> dict[str, str]:
@@ -250,22 +318,18 @@ def soak(sessions: int, minutes: float, place: Path) -> tuple[Soak, dict[str, st
         with run.sites:
             for name in run.ports:
                 run.start(name)
-            events: dict[int, Callable[[], None]] = {
-                max(1, sessions * 1 // 10): run.renew_one,
-                max(2, sessions * 3 // 10): run.revoke_one,
-                max(4, sessions * 6 // 10): run.bend_clock,
-            }
-            if mounted:
-                events[max(3, sessions * 4 // 10)] = run.fill_disk
-            else:
+            server, town = (partial(run.restart, name) for name in ("server", "town"))
+            due: list[tuple[int, Callable[[], None]]] = [(10, run.renew_one), (20, run.hold_lines), (25, run.kill_job)]
+            due += [(30, run.revoke_one), (35, run.halt_server), (50, server), (60, run.bend_clock), (70, town)]
+            due += [(80, server), *([(40, run.fill_disk)] if mounted else [])]
+            due.sort(key=lambda event: event[0])
+            if not mounted:
                 run.note("no disk was filled: this machine forbids mounting a small one")
-            restarts = {max(5, sessions * k // 10): name for k, name in ((5, "server"), (7, "town"), (8, "server"))}
             while run.opened < sessions and time.monotonic() - begun < 60 * minutes:
                 run.run()
-                for due in sorted(number for number in events if number <= run.opened):
-                    events.pop(due)()
-                for due in sorted(number for number in restarts if number <= run.opened):
-                    run.restart(restarts.pop(due))
+                done = max(run.opened / sessions, (time.monotonic() - begun) / (60 * minutes))
+                while due and due[0][0] <= 100 * done:
+                    due.pop(0)[1]()
             return run, run.check(), time.monotonic() - begun
     finally:
         subprocess.run(["umount", place / "sites" / "bank" / "book"], capture_output=True)
@@ -278,7 +342,8 @@ def page(run: Soak, rows: dict[str, str], asked: int, seconds: float) -> str:
         "# Soak",
         "",
         "Written by `make soak`: sessions of three parties over the real engine (mutual TLS on loopback), with",
-        "restarts, renewed and revoked certificates, a full disk and a wrong clock.",
+        "restarts, renewed and revoked certificates, a full disk, wrong clocks, connections that hold the port, a",
+        "server that stands still and a process of a session that is killed.",
         "",
         "| | |",
         "|---|---|",
