@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
 
 from colonnade.data.gate import Coding, code_block
+from colonnade.data.reading import Part
 from colonnade.data.store import Values
 from colonnade.foundation.errors import BrokenColumns, ColonnadeError, StudyError
 from colonnade.foundation.integers import CodedBlock
@@ -129,6 +131,34 @@ def test_a_block_that_comes_back_bent_from_another_process_is_refused(
     with pytest.raises(ColonnadeError) as refused:
         release(study, cluster=cluster.address())
     assert isinstance(refused.value, BrokenColumns) or "internal-error" in str(refused.value)
+
+
+def opened(study: StudySpec, **given: object) -> bytes:
+    """The release of files that are read when they are coded."""
+    with open_workers(**given) as workers:  # type: ignore[arg-type]
+        schema = study.agreement.schema.parties
+        tables = {name: source.open(name, schema[name], workers) for name, source in study.sources.items()}
+        seed = Randomness(seed=b"workers")
+        return write_release(run_unguarded(study.agreement, tables, "none", seed, workers=workers).release)
+
+
+def test_workers_read_parts_themselves(
+    study: StudySpec, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, alone: bytes
+) -> None:
+    assert opened(study, count=1) == alone
+    read, real = list[int](), Part.frame
+
+    def frame(part: Part, *given: Any) -> pl.DataFrame:
+        read.append(part.rows)
+        return real(part, *given)
+
+    # In this process alone: workers have their own.
+    monkeypatch.setattr(Part, "frame", frame)
+    assert opened(study, cluster=cluster.address()) == alone
+    assert not read
+    monkeypatch.setattr("colonnade.data.reading.stamp_of", lambda file: (file.stat().st_size, 1))
+    assert opened(study, cluster=cluster.address()) == alone, "a file that another process does not see as it is"
+    assert sum(read) == 2 * ROWS
 
 
 def test_two_processes_and_a_killed_one_change_nothing(study: StudySpec, alone: bytes, cluster: Cluster) -> None:

@@ -7,6 +7,7 @@ import os
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import compress, islice
 from pathlib import Path
 
@@ -302,6 +303,48 @@ def file_frames(
                 start += height
         if is_parquet(data_files(path)[0]):
             _require_whole(path, found)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Records of a Parquet file, to be read by whoever has the same file."""
+
+    file: Path
+    stamp: tuple[int, int]
+    """Bytes and time of change, by which the same file is known."""
+    start: int
+    rows: int
+
+    def there(self) -> bool:
+        """Whether this process sees the same file."""
+        try:
+            return stamp_of(self.file) == self.stamp
+        except OSError:
+            return False
+
+    def frame(self, party: str, columns: Mapping[str, Column], written: Written = PLAIN) -> pl.DataFrame:
+        """Its wanted columns in the house's own forms."""
+        with explain_errors(party, self.file):
+            found = pl.scan_parquet(self.file).select(filed(columns)).slice(self.start, self.rows).collect()
+            if found.height != self.rows:
+                raise DataError(f"{self.file.name} is damaged: it states more records than can be read")
+            return plain_frame(party, found, columns, written)
+
+
+def stamp_of(file: Path) -> tuple[int, int]:
+    state = file.stat()
+    return state.st_size, state.st_mtime_ns
+
+
+def parquet_parts(path: Path, columns: Mapping[str, Column]) -> Iterator[tuple[Part, int]]:
+    """Pieces of all files in their order, each with how many records come before it."""
+    # Several blocks each: what lies in one row group is decoded together.
+    step, before = 4 * block_rows(len(columns) + 1), 0
+    for file in data_files(path):
+        stamp, rows = stamp_of(file), pl.scan_parquet(file).select(pl.len()).collect().item()
+        for start in range(0, rows, step):
+            yield Part(file.resolve(), stamp, start, min(step, rows - start)), before + start
+        before += rows
 
 
 def _require_whole(path: Path, found: int) -> None:

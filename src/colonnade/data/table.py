@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import tee
 from pathlib import Path
 
 import numpy as np
@@ -16,11 +17,13 @@ from colonnade.data.ids import TOLD
 from colonnade.data.reading import (
     Blocks,
     Id,
+    Part,
     block_rows,
     check_block,
     explain_errors,
     file_frames,
     filed,
+    parquet_parts,
     select_columns,
 )
 from colonnade.data.storage import none_clipped
@@ -202,11 +205,11 @@ class UnreadColumns(Mapping[str, ColumnValues]):
 
     def code_blocks(self, coding: Coding, workers: Workers) -> Iterator[CodedBlock]:
         """Coded records, block by block, in one pass through the file."""
-        frames = file_frames(self._party, self._path, self._columns, None, self._written)
-        pieces, seen = Blocks(self._party, frames, self._columns), 0
+        seen = 0
         self.clipped.update(dict.fromkeys(self.clipped, 0))
         self.unfit.clear()
-        for block, outside, unfit in workers.map(_code_frame, ((coding, *piece) for piece in pieces)):
+        coded = self._read_apart(coding, workers) if workers.remote else self._read_here(coding, workers)
+        for block, outside, unfit in coded:
             seen += len(block.rows)
             for name, count in outside.items():
                 self.clipped[name] += count
@@ -215,6 +218,18 @@ class UnreadColumns(Mapping[str, ColumnValues]):
         if seen != self.rows:
             raise DataError(f"party {self._party}: {self._path.name} had {self.rows} records and has {seen} now")
         self._judge()
+
+    def _read_here(self, coding: Coding, workers: Workers) -> Iterator[Coded]:
+        frames = file_frames(self._party, self._path, self._columns, None, self._written)
+        return workers.map(_code_frame, ((coding, *piece) for piece in Blocks(self._party, frames, self._columns)))
+
+    def _read_apart(self, coding: Coding, workers: Workers) -> Iterator[Coded]:
+        """Other processes read the parts that they see; the others are read here."""
+        given, kept = tee(parquet_parts(self._path, self._columns))
+        how = coding, self._party, self._columns, self._written
+        told = workers.map(_code_part_there, ((*how, *piece) for piece in given))
+        for coded, piece in zip(told, kept, strict=True):
+            yield _code_part(*how, *piece) if coded is None else coded
 
     def _judge(self) -> None:
         require_agreed(self._party, self.unfit, self.rows)
@@ -314,8 +329,23 @@ def table_from(
     return Table(party, dict(columns), values, frame.height, ids, clipped, unfit)
 
 
-def _code_frame(
-    coding: Coding, frame: pl.DataFrame, columns: Mapping[str, Column], before: int
-) -> tuple[CodedBlock, dict[str, int], dict[str, Unfit]]:
+Coded = tuple[CodedBlock, dict[str, int], dict[str, Unfit]]
+"""A block, how many numbers of each column were clipped, and what does not fit."""
+
+
+def _code_part(
+    coding: Coding, party: str, columns: Mapping[str, Column], written: Written, part: Part, before: int
+) -> Coded:
+    return _code_frame(coding, part.frame(party, columns, written), columns, before)
+
+
+def _code_part_there(
+    coding: Coding, party: str, columns: Mapping[str, Column], written: Written, part: Part, before: int
+) -> Coded | None:
+    """None where this process does not see the file as its party does."""
+    return _code_part(coding, party, columns, written, part, before) if part.there() else None
+
+
+def _code_frame(coding: Coding, frame: pl.DataFrame, columns: Mapping[str, Column], before: int) -> Coded:
     values, outside, unfit = check_block(frame, columns, before)
     return code_block(coding, values, before, frame.height), outside, unfit

@@ -119,7 +119,8 @@ class FitRecipe(Recipe):
 
     def __init__(self, site: Site) -> None:
         super().__init__(site)
-        self._flaw, self._records = "", 0
+        self._flaw = ""
+        self._table: Table | None = None
         self._fetched = True
 
     @property
@@ -167,14 +168,17 @@ class FitRecipe(Recipe):
         study = self.study
 
         def read() -> Table:
-            table = self.table(workers)
-            self.notes, self._records = table.notes(), table.rows
-            return table
+            self._table = self.table(workers)
+            self.notes = self._table.notes()
+            return self._table
 
         def keep(release: ReleaseRecord) -> None:
-            if self.study.aligned and task.session is not None:
+            if self._table is not None:
+                # A file that was read while it was coded has its notes now.
+                self.notes = self._table.notes()
+            if self.study.aligned and self._table is not None and task.session is not None:
                 # Where few match, ids may be written in two ways; of others' ids a party hears nothing.
-                self.notes.append(f"{task.session.rows:,} of {self._records:,} records were matched")
+                self.notes.append(f"{task.session.rows:,} of {self._table.rows:,} records were matched")
             self._keep(release, task.session)
 
         task = FitParty(self.site.party, study.agreement, study.alignment, read, guard, keep, workers=workers)

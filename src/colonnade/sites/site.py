@@ -140,7 +140,9 @@ class Site:
 
     def table(self, workers: Workers = HERE) -> Table:
         columns = self.study.agreement.schema.parties[self.party]
-        return self.source.read(self.party, columns, workers, matched=self.study.aligned)
+        if self.study.aligned:
+            return self.source.read(self.party, columns, workers)
+        return self.source.open(self.party, columns, workers)
 
     def policy(self) -> Policy:
         path = self.source.policy
