@@ -73,7 +73,7 @@ def test_rows_no_better_than_independent_columns_are_refused(run: Run, tmp_path:
     lines = {line["purpose"]: line for line in planned["purposes"]}
     assert lines["all"]["chosen"] and lines["all"]["rows_worse_than_independent"]
     assert any("no better than independent columns" in note for note in planned["warnings"])
-    assert "tables, rows and models of all columns" in run("plan", study, "--rows", 55).out
+    assert "tables, synthetic records and models" in " ".join(run("plan", study, "--rows", 55, "--full").out.split())
     release, rows = tmp_path / "release.json", tmp_path / "rows.csv"
     assert run("fit", study, "--seed", "aa", "--json", "--out", release).code == 0
     done = run("synthesize", release, "--rows", 30, "--out", rows)

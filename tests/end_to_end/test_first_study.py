@@ -118,14 +118,14 @@ def test_three_files_to_a_model_in_five_commands(tmp_path: Path) -> None:
     }
 
     second = Terminal(tmp_path, "plan", study, "--rows", str(ROWS))
-    assert second.answer({}) == 0 and "logistic regression of clinic.readmitted over 1,500 records" in second.text
+    assert second.answer({}) == 0 and "logistic regression of clinic.readmitted" in second.text
 
     third = Terminal(tmp_path, "rehearse", study, "--records", str(ROWS), "--share", "0.5")
     assert third.answer({}) == 0 and "From the schema alone, for 1,500 records" in third.text
 
     fourth = Terminal(tmp_path, "fit", study, "--model", "model.json")
     assert fourth.answer({}) == 0, fourth.text
-    assert "Release written to release.json, model to model.json." in fourth.text
+    assert "release.json, model.json." in fourth.text
 
     files = [part for name in ("clinic", "registry", "insurer") for part in ("--data", f"{name}={name}.csv")]
     ids = [part for key in ("clinic=patient", "registry=person_id", "insurer=client") for part in ("--id", key)]

@@ -124,7 +124,7 @@ def test_every_medium_warns(run: Run, tmp_path: Path) -> None:
     assert told in run("report", tmp_path / "release.json", "--json").json["outcome"]["why"]
     kept = cn.Model.read(tmp_path / "model.json")
     assert kept.outcome is not None and told in kept.outcome.why and told in kept.notes[0]
-    assert told in kept._html()
+    assert told in (kept._repr_html_() or "")
     from colonnade.studio.explorer import Explorer
 
     assert told in Explorer(release.released).model("")["public"].warnings[0]

@@ -315,7 +315,8 @@ def test_every_medium_says_what_widens_intervals(epsilon: float, told: list[str]
     run("tables", file, "--html", tmp_path / "tables.html")
     run("report", file, "--html", tmp_path / "page.html")
     said = [
-        str(run("tables", file, "--json").json["notes"]), str(shown.to_dict()["notes"]), repr(shown), shown._html(),
+        str(run("tables", file, "--json").json["notes"]), str(shown.to_dict()["notes"]),
+        repr(shown), str(shown._repr_html_()),
         run("tables", file).out, (tmp_path / "tables.html").read_text(), (tmp_path / "page.html").read_text(),
     ]  # fmt: skip
     for text in said:
