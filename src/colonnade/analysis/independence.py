@@ -14,7 +14,8 @@ import numpy as np
 from scipy.special import chndtrinc, gammaincc
 
 from colonnade.analysis.draws import counts, noise, normal, seeded
-from colonnade.analysis.tables import FITTING_STEPS, NEARLY_ALL, Tables, margin_variance, reach_of, unshrunk_table
+from colonnade.analysis.mediators import FITTING_STEPS
+from colonnade.analysis.tables import NEARLY_ALL, Tables, margin_variance, reach_of, unshrunk_table
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.moments import Floats
 from colonnade.numerics.fitting import fit_margins, onto_simplex

@@ -19,8 +19,9 @@ from colonnade.analysis.from_bins import Drawn, as_written, derive_drawn, draw_n
 from colonnade.analysis.gibbs import Levels, Walk
 from colonnade.analysis.label_distribution import LabelDistribution, label_distribution, with_label
 from colonnade.analysis.maxent import PairModel, TargetTables, fit_maxent
+from colonnade.analysis.mediators import FITTING_STEPS
 from colonnade.analysis.released import Cell, Released
-from colonnade.analysis.tables import FITTING_STEPS, Tables, margin_variance
+from colonnade.analysis.tables import Tables, margin_variance
 from colonnade.foundation.errors import ReleaseError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.threads import one_thread

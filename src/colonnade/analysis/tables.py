@@ -6,21 +6,21 @@ interval is that of the unshrunk count, and covers the exact count of the rows i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 
 from colonnade.analysis.bounded import GAUSSIAN_SHAPE, count_intervals
 from colonnade.analysis.denoise import Estimate
+from colonnade.analysis.mediators import FITTING_STEPS, NoisyTables, shrink_tables
 from colonnade.analysis.released import Released
-from colonnade.analysis.shrinkage import Deviations, shrink
 from colonnade.foundation.errors import ReleaseError
 from colonnade.foundation.names import Name
 from colonnade.mechanism.moments import Floats
 from colonnade.numerics.fitting import fit_margins
 
-FITTING_STEPS = 60
-"""Of proportional fitting: tables are met to the digits that are shown."""
 NEARLY_ALL = 0.9
 """An interval of this share of all that there can be says nothing."""
 
@@ -82,20 +82,35 @@ class Tables:
 
     @classmethod
     def of(cls, released: Released) -> Tables:
-        """Denoise a release for tables; the label's, which the solver would shrink, are shrunk as all others."""
+        """Denoise a release for tables: those of two columns are shrunk together, towards paths through a third."""
         estimate = released.known.estimate
         tables = cls(released, Estimate(estimate.n, estimate.layout, estimate.value.copy(), estimate.std.copy()))
-        _shrink_label(tables)
-        layout = released.layout
-        for i in released.tabular:
-            for j in released.tabular:
-                if i < j:
-                    rows, columns = layout.span(i), layout.span(j)
-                    value = tables.estimate.value
-                    margins = value[0, rows], value[0, columns]
-                    value[rows, columns] = fit_margins(value[rows, columns], *margins, FITTING_STEPS)
-                    value[columns, rows] = value[rows, columns].T
+        value, std = tables.estimate.value, tables.estimate.std
+        spans = [released.layout.span(i) for i in released.tabular]
+        at = np.concatenate([np.arange(span.start, span.stop) for span in spans]) if spans else np.zeros(0, np.intp)
+        shrunk = shrink_tables(tables.noisy(spans), value[np.ix_(at, at)])
+        for x, y in combinations(range(len(spans)), 2):
+            rows, columns = spans[x], spans[y]
+            if (x, y) in shrunk:
+                table, left = shrunk[x, y]
+                std[rows, columns], std[columns, rows] = left, left.T
+            else:
+                table = fit_margins(value[rows, columns], value[0, rows], value[0, columns], FITTING_STEPS)
+            value[rows, columns], value[columns, rows] = table, table.T
         return tables
+
+    def noisy(self, spans: Sequence[slice]) -> NoisyTables:
+        """The released tables over their combined margins, unshrunk; columns are counted among those with levels."""
+        released, value = self.released, self.estimate.value
+        tables, noise = {}, {}
+        for x, y in combinations(range(len(spans)), 2):
+            i, j = released.tabular[x], released.tabular[y]
+            if released.has_table(i, j):
+                tables[x, y] = unshrunk_table(self, i, j)[0]
+                noise[x, y] = float((released.moments.std[spans[x], spans[y]] ** 2).mean())
+        starts = np.cumsum([0, *(span.stop - span.start for span in spans)]).tolist()
+        margin = np.concatenate([value[0, span] for span in spans]) if spans else np.zeros(0)
+        return NoisyTables(released.n, starts, margin, tables, noise)
 
     def margin(self, i: int) -> Margin:
         """One column's margin."""
@@ -245,27 +260,3 @@ def margin_variance(tables: Tables, i: int) -> Floats:
     size = span.stop - span.start
     variance: Floats = tables.estimate.std[0, span] ** 2 * (1 - 1 / size)
     return variance
-
-
-def _shrink_label(tables: Tables) -> None:
-    released, layout, value = tables.released, tables.released.layout, tables.estimate.value
-    label = layout.label
-    others = [i for i in released.tabular if i != label and released.has_table(label, i)]
-    if label not in released.tabular or not others:
-        return
-    variances = np.maximum(value[0] - value[0] ** 2 / released.n, 0.0)
-    rows = layout.span(label)
-    blocks = []
-    for i in others:
-        columns = layout.span(i)
-        free = (1 - 1 / layout.attributes[label].size) * (1 - 1 / layout.attributes[i].size)
-        unshrunk, _, _ = unshrunk_table(tables, label, i)
-        deviation = unshrunk - np.outer(value[0, rows], value[0, columns]) / released.n
-        noise = released.moments.std[rows, columns] ** 2 * free + 1e-12
-        blocks.append(Deviations(deviation, np.outer(variances[rows], variances[columns]), noise, free))
-    for i, shrunk in zip(others, shrink(blocks), strict=True):
-        columns = layout.span(i)
-        value[rows, columns] = np.outer(value[0, rows], value[0, columns]) / released.n + shrunk.value
-        value[columns, rows] = value[rows, columns].T
-        tables.estimate.std[rows, columns] = np.sqrt(shrunk.variance)
-        tables.estimate.std[columns, rows] = tables.estimate.std[rows, columns].T
