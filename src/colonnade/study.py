@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 from colonnade.crypto.backends import BACKENDS
 from colonnade.data.sources import DataSource, FileSource, Source, read_address
 from colonnade.data.written import PLAIN, Written, written_from
-from colonnade.foundation.columns import DROP
+from colonnade.foundation.columns import DROP, Aggregate
 from colonnade.foundation.errors import PrivacyError, SchemaError, StudyError
 from colonnade.foundation.key_lines import KeyPath
 from colonnade.foundation.matching import HYBRID, NONE, PSI, IdTerms, matches_ids
 from colonnade.foundation.names import ColumnRef, Names, require_name
 from colonnade.foundation.parts import local_path
-from colonnade.foundation.people import Aggregate
 from colonnade.foundation.schema import Column, Schema, column_from, derive_columns, require_people
 from colonnade.foundation.sections import Mistakes, Section, parse_toml, read_text
 from colonnade.foundation.shown import OPEN, shown

@@ -175,8 +175,8 @@ def test_correlations_have_intervals_or_are_not_known(epsilon: float, more: int,
     try:
         found = release.components()
     except cn.ColonnadeError as refused:
-        assert "components of this release are not known: noise" in str(refused)
-        assert epsilon < 1 and "not known: noise" in " ".join(run("components", file).err.split())
+        assert "components of this release are not known: its noise" in str(refused)
+        assert epsilon < 1 and "not known: its noise" in " ".join(run("components", file).err.split())
         return
     at = found.names.index("x"), found.names.index("u")
     stated, low, high = found.correlations[at], found.low[at], found.high[at]

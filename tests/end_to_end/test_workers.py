@@ -18,7 +18,7 @@ import polars as pl
 import pytest
 
 from colonnade.data.gate import Coding, code_block
-from colonnade.data.reading import Part
+from colonnade.data.reading import FilePart
 from colonnade.data.store import Values
 from colonnade.foundation.errors import BrokenColumns, ColonnadeError, StudyError
 from colonnade.foundation.integers import CodedBlock
@@ -146,14 +146,14 @@ def test_workers_read_parts_themselves(
     study: StudySpec, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, alone: bytes
 ) -> None:
     assert opened(study, count=1) == alone
-    read, real = list[int](), Part.frame
+    read, real = list[int](), FilePart.frame
 
-    def frame(part: Part, *given: Any) -> pl.DataFrame:
+    def frame(part: FilePart, *given: Any) -> pl.DataFrame:
         read.append(part.rows)
         return real(part, *given)
 
     # In this process alone: workers have their own.
-    monkeypatch.setattr(Part, "frame", frame)
+    monkeypatch.setattr(FilePart, "frame", frame)
     assert opened(study, cluster=cluster.address()) == alone
     assert not read
     monkeypatch.setattr("colonnade.data.reading.stamp_of", lambda file: (file.stat().st_size, 1))

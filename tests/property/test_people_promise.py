@@ -13,8 +13,7 @@ from colonnade.audit.likelihood import Ratio
 from colonnade.audit.pairs import exact_vector
 from colonnade.data.sources import FrameSource, Source
 from colonnade.data.table import Table
-from colonnade.foundation.columns import Column
-from colonnade.foundation.people import Aggregate
+from colonnade.foundation.columns import Aggregate, Column
 from colonnade.foundation.schema import Binary, Boolean, Categorical, Date, Numeric, Schema
 from colonnade.mechanism.objective import Task
 from colonnade.planning.agreement import Agreement

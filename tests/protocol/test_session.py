@@ -14,6 +14,7 @@ from colonnade.mechanism.moments import Distribution, Encoding
 from colonnade.mechanism.objective import Calibration, Task
 from colonnade.mechanism.plan import Offer, View
 from colonnade.planning.session_plan import plan_session
+from tests.helpers.polynomials import polynomial
 from tests.helpers.sessions import agreement_of, tapped_session
 
 IDENTITY = bytes(range(32))
@@ -192,7 +193,6 @@ def test_a_regression_needs_a_feature() -> None:
 def test_a_degree_three_agreement_cannot_be_written() -> None:
     """Only declared tasks travel; a polynomial of higher degree is refused where a plan is made."""
     from colonnade.mechanism.dissection import dissect
-    from colonnade.mechanism.objective import polynomial
     from colonnade.mechanism.plan import Terms, plan_top_down
     from tests.helpers.adversary import signed_layout
 

@@ -14,9 +14,8 @@ import pytest
 import colonnade as cn
 from colonnade.data import people
 from colonnade.data.sources import FileSource, FrameSource, Source
-from colonnade.foundation.columns import Column
+from colonnade.foundation.columns import Aggregate, Column
 from colonnade.foundation.errors import ColonnadeError, DataError, StudyError
-from colonnade.foundation.people import Aggregate
 from colonnade.foundation.schema import Boolean, Categorical, Date, Numeric
 from colonnade.planning.agreement import Agreement
 from colonnade.study import read_study
@@ -114,7 +113,7 @@ import datetime, resource, sys
 import numpy as np, polars as pl
 from colonnade.data.ids import IdColumns
 from colonnade.data.people import RecordFrames
-from colonnade.foundation.people import Aggregate
+from colonnade.foundation.columns import Aggregate
 from colonnade.foundation.schema import Categorical, Date, Numeric
 
 blocks, draw, start = int(sys.argv[1]), np.random.default_rng(0), datetime.date(2000, 1, 1)

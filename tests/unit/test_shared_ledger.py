@@ -19,8 +19,8 @@ import pytest
 
 from colonnade.consent import shared_ledger as module
 from colonnade.consent.entries import EntryKind
-from colonnade.consent.ledger import GENESIS, Ledger
-from colonnade.consent.shared_ledger import SharedLedger, open_ledger
+from colonnade.consent.ledger import GENESIS, Ledger, open_ledger
+from colonnade.consent.shared_ledger import SharedLedger
 from colonnade.foundation.errors import LedgerError
 from tests.helpers.cli_study import runner
 from tests.helpers.postgres import PostgresServer, postgres, running_postgres

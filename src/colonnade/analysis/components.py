@@ -54,11 +54,11 @@ class Components:
 
 
 @small_on_one_thread
-def components(released: Released, label: bool = False) -> Components:
-    """PCA of a release's features, with the label where asked for; refuses one without their products."""
+def components(released: Released) -> Components:
+    """PCA of a release's features; refuses one without their products."""
     released.require_pairs("nothing in it tells how columns go together")
     layout, estimate = released.layout, released.known.estimate
-    chosen = [i for i, a in enumerate(layout.attributes) if a.role is Role.FEATURE or (label and i in released.tabular)]
+    chosen = [i for i, a in enumerate(layout.attributes) if a.role is Role.FEATURE]
     _require_products(released, chosen)
     at = [k for i in chosen for k in range(layout.width)[layout.span(i)]]
     covariance = estimate.covariance[np.ix_(at, at)] / estimate.n

@@ -9,8 +9,8 @@ from typing import Any
 
 from colonnade.api.display import Shown
 from colonnade.data.sources import Source, is_frame
+from colonnade.foundation.columns import Aggregate
 from colonnade.foundation.errors import SchemaError
-from colonnade.foundation.people import Aggregate
 from colonnade.foundation.schema import Column, column_from, column_to
 from colonnade.foundation.shown import plain, shown
 from colonnade.report.results import Answer, Heading, Listing

@@ -157,7 +157,7 @@ def settle(
 
 
 def _open(path: Path) -> Ledger:
-    from colonnade.consent.shared_ledger import open_ledger
+    from colonnade.consent.ledger import open_ledger
 
     if not path.is_file():
         raise LedgerError(f"there is no ledger {path}")

@@ -78,7 +78,7 @@ def open_release(path: Path) -> ReleaseRecord:
 
 def report(release: ReleaseFile, html: Html = None, ledger: LedgerFiles = None, json: Json = False) -> None:
     """Tell what a release holds: what was computed, whose columns, epsilon per party and view, noise, model."""
-    from colonnade.consent.shared_ledger import open_ledger
+    from colonnade.consent.ledger import open_ledger
     from colonnade.foundation.files import places
     from colonnade.model import own_model
     from colonnade.report.answers.coefficients import fitted

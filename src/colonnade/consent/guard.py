@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from colonnade.consent.entries import Alignment, Booking, DataSet, EntryKind
-from colonnade.consent.ledger import Ledger
+from colonnade.consent.ledger import Ledger, open_ledger
 from colonnade.consent.policy import Approvals, Policy, bits_told, read_policy
-from colonnade.consent.shared_ledger import open_ledger
 from colonnade.foundation.errors import ColonnadeError, LedgerError, PolicyError
 from colonnade.mechanism.composition import Charge, Spent, charge_of, record_epsilon
 from colonnade.planning.agreement import Agreement

@@ -27,6 +27,8 @@ APPLICATION = 0x436F6C6F  # SQLite's application_id: the bytes "Colo"
 VERSION, OLDEST = 3, 1  # the version of a book that is written, and the oldest that is read
 WAIT_SECONDS = 60.0  # another session of the same book holds it for milliseconds
 
+SHARED = ".toml"
+
 TABLES = (
     "CREATE TABLE IF NOT EXISTS entries (number INTEGER PRIMARY KEY, content TEXT NOT NULL, hash TEXT NOT NULL)",
     "CREATE TRIGGER IF NOT EXISTS no_update BEFORE UPDATE ON entries "
@@ -300,6 +302,15 @@ class Ledger:
         digest = _link(previous, number, text)
         self._insert(connection, (number, text, digest))
         return number, time, digest
+
+
+def open_ledger(path: Path, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> Ledger:
+    """The ledger that a path names: an SQLite file, or one whose name ends in `.toml`, which names a database."""
+    if path.suffix != SHARED:
+        return Ledger(path, clock)
+    from colonnade.consent.shared_ledger import SharedLedger
+
+    return SharedLedger(path, clock)
 
 
 def _link(previous: str, number: int, text: str) -> str:

@@ -1,4 +1,4 @@
-"""The same book in PostgreSQL, for several machines of one party; and the ledger that a path names, of either kind.
+"""The same book in PostgreSQL, for several machines of one party.
 
 A ledger file that ends in `.toml` names a database instead of being one:
 
@@ -24,7 +24,6 @@ from colonnade.consent.ledger import VERSION, WAIT_SECONDS, Ledger
 from colonnade.foundation.errors import LedgerError
 from colonnade.foundation.sections import read_toml
 
-SUFFIX = ".toml"
 LARGEST = 1 << 16  # 64 kB: a handful of keys, and a mistaken path must not fill memory
 TABLE = re.compile(r"[a-z_][a-z0-9_]{0,40}")
 DURABLE = {"fsync": "on", "full_page_writes": "on"}
@@ -41,11 +40,6 @@ ENCRYPTED = ("require", "verify-ca", "verify-full")
 """Values of sslmode without which the lines of a ledger, and a password, might pass in the clear."""
 MARK = "colonnade ledger, version"
 OLDEST_TABLE = 2  # the oldest version of a table that is read
-
-
-def open_ledger(path: Path, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> Ledger:
-    """The ledger that a path names: an SQLite file, or a file that names a database."""
-    return SharedLedger(path, clock) if path.suffix == SUFFIX else Ledger(path, clock)
 
 
 class SharedLedger(Ledger):

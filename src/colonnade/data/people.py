@@ -13,10 +13,21 @@ import polars as pl
 
 from colonnade.data.storage import as_texts, counted, held_at, id_texts, values_in
 from colonnade.data.unfit import LeftOut, Unfit, add_unfit, require_agreed
-from colonnade.foundation.columns import DROP, REFUSE, Column, Numeric
+from colonnade.foundation.columns import (
+    ANY,
+    COUNT,
+    DATED,
+    DROP,
+    FIRST,
+    OF_NUMBERS,
+    REFUSE,
+    SHARE,
+    Aggregate,
+    Column,
+    Numeric,
+)
 from colonnade.foundation.errors import DataError
 from colonnade.foundation.kinds import TRUE, Boolean, Date
-from colonnade.foundation.people import ANY, COUNT, DATED, FIRST, OF_NUMBERS, SHARE, Aggregate
 
 if TYPE_CHECKING:
     from colonnade.data.ids import IdColumns

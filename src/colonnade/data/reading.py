@@ -306,7 +306,7 @@ def file_frames(
 
 
 @dataclass(frozen=True)
-class Part:
+class FilePart:
     """Records of a Parquet file, to be read by whoever has the same file."""
 
     file: Path
@@ -336,14 +336,14 @@ def stamp_of(file: Path) -> tuple[int, int]:
     return state.st_size, state.st_mtime_ns
 
 
-def parquet_parts(path: Path, columns: Mapping[str, Column]) -> Iterator[tuple[Part, int]]:
+def parquet_parts(path: Path, columns: Mapping[str, Column]) -> Iterator[tuple[FilePart, int]]:
     """Pieces of all files in their order, each with how many records come before it."""
     # Several blocks each: what lies in one row group is decoded together.
     step, before = 4 * block_rows(len(columns) + 1), 0
     for file in data_files(path):
         stamp, rows = stamp_of(file), pl.scan_parquet(file).select(pl.len()).collect().item()
         for start in range(0, rows, step):
-            yield Part(file.resolve(), stamp, start, min(step, rows - start)), before + start
+            yield FilePart(file.resolve(), stamp, start, min(step, rows - start)), before + start
         before += rows
 
 

@@ -16,8 +16,8 @@ from colonnade.data.gate import Coding, code_block
 from colonnade.data.ids import TOLD
 from colonnade.data.reading import (
     Blocks,
+    FilePart,
     Id,
-    Part,
     block_rows,
     check_block,
     explain_errors,
@@ -334,13 +334,13 @@ Coded = tuple[CodedBlock, dict[str, int], dict[str, Unfit]]
 
 
 def _code_part(
-    coding: Coding, party: str, columns: Mapping[str, Column], written: Written, part: Part, before: int
+    coding: Coding, party: str, columns: Mapping[str, Column], written: Written, part: FilePart, before: int
 ) -> Coded:
     return _code_frame(coding, part.frame(party, columns, written), columns, before)
 
 
 def _code_part_there(
-    coding: Coding, party: str, columns: Mapping[str, Column], written: Written, part: Part, before: int
+    coding: Coding, party: str, columns: Mapping[str, Column], written: Written, part: FilePart, before: int
 ) -> Coded | None:
     """None where this process does not see the file as its party does."""
     return _code_part(coding, party, columns, written, part, before) if part.there() else None

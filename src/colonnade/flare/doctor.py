@@ -18,7 +18,7 @@ from typing import Any
 from cryptography import x509
 
 from colonnade.consent.guard import ConsentGuard
-from colonnade.consent.shared_ledger import open_ledger
+from colonnade.consent.ledger import open_ledger
 from colonnade.flare.certificates import check_certificate, own_address, probe, probe_own, require_pair, server_address
 from colonnade.flare.launch import EVENTS, check_local, check_port
 from colonnade.flare.monitor import LEAST_FREE

@@ -22,7 +22,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from colonnade.consent.shared_ledger import open_ledger
+from colonnade.consent.ledger import open_ledger
 from colonnade.flare.process import dead
 from colonnade.flare.status import look, unfinished
 from colonnade.foundation.errors import ColonnadeError, StudyError

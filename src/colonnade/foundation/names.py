@@ -133,9 +133,9 @@ def level_at(ref: ColumnRef) -> Coordinate | None:
     return Coordinate(ColumnRef(ref.party, column), int(place)) if column and place.isdecimal() else None
 
 
-def splits_at(text: str, mark: str = "=") -> list[tuple[str, str]]:
-    """Every way to read a text as two with a mark between: both may have such marks of their own."""
-    return [(text[:at], text[at + 1 :]) for at, letter in enumerate(text) if letter == mark]
+def splits_at(text: str) -> list[tuple[str, str]]:
+    """Every way to read a text as two with a "=" between: both may have such marks of their own."""
+    return [(text[:at], text[at + 1 :]) for at, letter in enumerate(text) if letter == "="]
 
 
 class Names(Generic[T]):

@@ -22,7 +22,7 @@ ROUNDING = Fraction(1, 1 << 30)  # lowers rho by more than its formula errs in f
 
 # A continuous Gaussian, rounded at random with this variance, is a discrete Gaussian within 2^-111 per value.
 ROUNDING_VARIANCE = 4
-# What gaussian_variance leaves for that rounding (of up to 2^48 values) and for gaussian_sum_slack of all blocks.
+# What is left for that rounding (of up to 2^48 values) and for gaussian_sum_slack of all blocks.
 SLACK = Fraction(1, 1 << 30)
 
 
@@ -177,21 +177,6 @@ def epsilon_of_gaussian(rho: Fraction, delta: float, slack: Fraction = SLACK) ->
         middle = (low + high) / 2
         low, high = (low, middle) if _delta(deviation, middle) <= delta else (middle, high)
     return (high + 2 * float(slack)) * (1 + 2.0**-40)
-
-
-@proven("discrete_gaussian")
-def gaussian_variance(sensitivity_squared: Fraction, epsilon: float, delta: float, slack: Fraction = SLACK) -> Fraction:
-    """A variance at which the discrete Gaussian of this squared L2 sensitivity is (epsilon, delta)-private.
-
-    Domain: sensitivity_squared: a positive rational, in integers of the submitted vector.
-    Unit: the same, squared.
-    Guarantee: the discrete Gaussian mechanism is (epsilon, delta)-private. Proof: discrete_gaussian, claim 2.
-    """
-    if not isinstance(sensitivity_squared, (int, Fraction)) or sensitivity_squared <= 0:
-        raise PrivacyError(f"sensitivity_squared must be a positive rational, got {sensitivity_squared!r}")
-    rounded = sensitivity_squared / (2 * gaussian_rho(epsilon, delta, slack)) + ROUNDING_VARIANCE
-    concentrated = sensitivity_squared / (2 * zcdp_rho(epsilon, delta, slack))
-    return min(rounded, concentrated)
 
 
 def check_epsilon(epsilon: float, name: str = "epsilon") -> float:

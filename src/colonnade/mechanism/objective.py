@@ -63,10 +63,6 @@ class Objective:
     factors: Indices
     weights: Floats
 
-    @property
-    def degree(self) -> int:
-        return int((self.factors > 0).sum(axis=1).max(initial=0))
-
     def __len__(self) -> int:
         return len(self.weights)
 
@@ -372,19 +368,3 @@ def _feature_pairs(layout: Layout, chosen: Pairs | None = None) -> Indices:
 def _is_feature(layout: Layout) -> NDArray[np.bool_]:
     feature = np.array([a.role is Role.FEATURE and not a.sum_only for a in layout.attributes])
     return np.concatenate([[False], feature[layout.attribute_of[1:]]])
-
-
-def polynomial(layout: Layout, terms: Iterable[tuple[float, Sequence[str]]]) -> Objective:
-    """Any declared polynomial: (weight, coordinate names) for each term. Every degree dissects; up to 2 runs."""
-    index = {name: i for i, name in enumerate(layout.names)}
-    rows: list[list[int]] = []
-    weights: list[float] = []
-    for weight, names in terms:
-        for name in names:
-            if name not in index:
-                raise StudyError(f"a term's factor must be a coordinate of the record, got {name!r}")
-        rows.append([index[name] for name in names])
-        weights.append(weight)
-    width = max(2, max((len(r) for r in rows), default=0))
-    padded = [[0] * (width - len(r)) + r for r in rows]
-    return Objective(layout, np.array(padded, dtype=np.int64).reshape(-1, width), np.array(weights))

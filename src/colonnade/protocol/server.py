@@ -125,9 +125,9 @@ class ServerRole:
         self.end: End | None = None
         """How the session ended, once it has."""
         self.error: ColonnadeError | None = None
+        """What the server itself found wrong, for its own people."""
         self.aside = ""
         """What else the server's own people should know of how it ended."""
-        """What the server itself found wrong, for its own people."""
         self.counts = False
         """Whether all have handed in, so that the session counts as opened whatever happens from now on."""
         self._randomness, self._journal, self._watch = randomness, journal or NullJournal(), watch
@@ -244,16 +244,16 @@ class ServerRole:
         """A party is not heard any more, or has never come."""
         yield from self._leave(party, Event.LOST, code)
 
-    def stop(self, code: Code = Code.STOPPED) -> Iterator[Envelope]:
+    def stop(self) -> Iterator[Envelope]:
         """Somebody wants the session ended."""
         if self.over:
             self._advance(Event.STOP)
         elif self.state is ServerState.OPENED:
             self._advance(Event.STOP)
-            self._unconfirmed = {**dict.fromkeys(self._waiting, code), **self._unconfirmed}
-            yield from self._say_end(*self._verdict())
+            self._unconfirmed = {**dict.fromkeys(self._waiting, Code.STOPPED), **self._unconfirmed}
+            yield from self._confirmed()
         else:
-            yield from self._fail(Event.STOP, code)
+            yield from self._fail(Event.STOP, Code.STOPPED)
 
     def farewell(self, party: str) -> Envelope:
         """The last word, for a party that comes when all is over."""
@@ -537,12 +537,14 @@ class ServerRole:
 
     def _close(self) -> Iterator[Envelope]:
         self._advance(Event.LAST_CONFIRM)
-        yield from self._say_end(*self._verdict())
+        yield from self._confirmed()
 
-    def _verdict(self) -> tuple[Code | None, str]:
-        """How a session ended that was opened: well, unless somebody on whom it hinges did not confirm."""
-        lacking = [(code, name) for name, code in self._unconfirmed.items() if self.task.hinges_on(name)]
-        return lacking[0] if lacking else (None, "")
+    def _confirmed(self) -> Iterator[Envelope]:
+        """A session that was opened ended well, unless somebody on whom it hinges did not confirm."""
+        lacking = [name for name in self._unconfirmed if self.task.hinges_on(name)]
+        code, party = (self._unconfirmed[lacking[0]], lacking[0]) if lacking else (None, "")
+        self.end = End(code, party, self.phase, self.counts)
+        yield from self._bid_farewell()
 
     def _fail(self, event: Event, code: Code, party: str = "", phase: str = "") -> Iterator[Envelope]:
         """Nothing was opened, or nothing will be handed out: it ends for everybody. The code is sent, no sentence."""
@@ -570,10 +572,6 @@ class ServerRole:
         if self.state is ServerState.HALTING and not self._waiting:
             self._advance(Event.LAST_WITHDRAW)
             yield from self._bid_farewell()
-
-    def _say_end(self, code: Code | None, party: str = "", phase: str = "") -> Iterator[Envelope]:
-        self.end = End(code, party, phase or self.phase, self.counts)
-        yield from self._bid_farewell()
 
     def _bid_farewell(self) -> Iterator[Envelope]:
         assert self.end is not None

@@ -7,9 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from colonnade.consent.entries import DataSet
-from colonnade.consent.ledger import Ledger
+from colonnade.consent.ledger import Ledger, open_ledger
 from colonnade.consent.policy import read_policy
-from colonnade.consent.shared_ledger import open_ledger
 from colonnade.mechanism.composition import charge_of
 
 if TYPE_CHECKING:

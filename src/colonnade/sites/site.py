@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from colonnade.consent.guard import ConsentGuard, PolicyGuard, open_guard
+from colonnade.consent.ledger import open_ledger
 from colonnade.consent.policy import Approvals, Policy, check_approvals, read_policy
-from colonnade.consent.shared_ledger import open_ledger
 from colonnade.data.sources import Source
 from colonnade.data.table import Table
 from colonnade.foundation.errors import PolicyError, StudyError

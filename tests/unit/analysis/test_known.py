@@ -94,5 +94,5 @@ def test_all_doors_say_what_is_not_known() -> None:
     assert f"x,(mean),,,{known['numbers'][0]['mean']:.6g}," in tables_csv(clear, [])
     assert "not known" not in dependence_line(found(2000, 1.0, 0))
     assert clear.number(0).mean and components(clear.released).share.sum() == pytest.approx(1.0)
-    with pytest.raises(ReleaseError, match="components of this release are not known: noise"):
+    with pytest.raises(ReleaseError, match="components of this release are not known: its noise"):
         components(noisy.released)

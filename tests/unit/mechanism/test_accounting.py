@@ -15,7 +15,6 @@ from colonnade.mechanism.accounting import (
     epsilon_of_gaussian,
     epsilon_of_rho,
     gaussian_rho,
-    gaussian_variance,
     zcdp_rho,
 )
 
@@ -101,20 +100,17 @@ def test_gaussian_rho_is_what_the_loss_distribution_allows(epsilon: float, delta
 
 @pytest.mark.parametrize("shift", [(10, 0), (6, 8)])
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-2), (1.0, 1e-4), (3.0, 1e-4)])
-def test_gaussian_variance_holds_for_the_discrete_law_and_wastes_little(
+def test_a_rounded_gaussian_holds_for_the_discrete_law_and_wastes_little(
     shift: tuple[int, int], epsilon: float, delta: float
 ) -> None:
-    sigma2 = float(gaussian_variance(Fraction(100), epsilon, delta))
+    sigma2 = float(100 / (2 * gaussian_rho(epsilon, delta)) + ROUNDING_VARIANCE)
     assert delta_of_shift(sigma2, shift, epsilon) <= delta
     assert delta_of_shift((sigma2 - ROUNDING_VARIANCE) * 0.95, shift, epsilon) > delta
 
 
-def test_gaussian_variance_beats_concentrated_privacy_where_the_grid_is_fine() -> None:
-    concentrated = Fraction(10**6) / (2 * zcdp_rho(1.0, 1e-6))
-    assert gaussian_variance(Fraction(10**6), 1.0, 1e-6) < concentrated * Fraction(9, 10)
-    assert gaussian_variance(Fraction(1), 1000.0, 1e-6) == pytest.approx(
-        float(1 / (2 * zcdp_rho(1000.0, 1e-6))), rel=1e-6
-    )
+def test_the_continuous_curve_beats_concentrated_privacy_where_the_grid_is_fine() -> None:
+    rounded = Fraction(10**6) / (2 * gaussian_rho(1.0, 1e-6)) + ROUNDING_VARIANCE
+    assert rounded < Fraction(10**6) / (2 * zcdp_rho(1.0, 1e-6)) * Fraction(9, 10)
 
 
 @pytest.mark.parametrize("rounding", [0.3, 0.5, 1.0])
@@ -148,7 +144,7 @@ def test_slack_costs_privacy() -> None:
 
 def test_more_privacy_takes_more_noise() -> None:
     assert zcdp_rho(1.0, 1e-6) < zcdp_rho(2.0, 1e-6) < zcdp_rho(2.0, 1e-5)
-    assert gaussian_variance(Fraction(9), 1.0, 1e-6) > gaussian_variance(Fraction(9), 2.0, 1e-6)
+    assert gaussian_rho(1.0, 1e-6) < gaussian_rho(2.0, 1e-6)
 
 
 @pytest.mark.parametrize("epsilon", [0.0, -1.0, math.nan, math.inf])
@@ -165,7 +161,7 @@ def test_a_bad_delta_is_refused(delta: float) -> None:
     with pytest.raises(PrivacyError, match="delta"):
         epsilon_of_rho(Fraction(1), delta)
     with pytest.raises(PrivacyError, match="delta"):
-        gaussian_variance(Fraction(1), 1.0, delta)
+        gaussian_rho(1.0, delta)
 
 
 def test_bad_rationals_are_refused() -> None:
@@ -173,5 +169,3 @@ def test_bad_rationals_are_refused() -> None:
         epsilon_of_rho(Fraction(0), 1e-6)
     with pytest.raises(PrivacyError, match="rho must be a positive rational"):
         epsilon_of_gaussian(math.nan, 1e-6)  # type: ignore[arg-type]
-    with pytest.raises(PrivacyError, match="sensitivity_squared"):
-        gaussian_variance(Fraction(-1), 1.0, 1e-6)

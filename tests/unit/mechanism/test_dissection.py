@@ -8,8 +8,9 @@ import pytest
 from colonnade.foundation.errors import PrivacyError
 from colonnade.mechanism.dissection import allocate, dissect, require_pairs, traces
 from colonnade.mechanism.moments import Encoding, Role
-from colonnade.mechanism.objective import Task, exact_objective, paper_objective, polynomial
+from colonnade.mechanism.objective import Task, exact_objective, paper_objective
 from tests.helpers.adversary import layout_from, signed_layout
+from tests.helpers.polynomials import polynomial
 
 
 @pytest.mark.parametrize("counts", [(4,), (2, 3), (3, 1, 2), (2, 2, 2, 2)])

@@ -11,7 +11,7 @@ from colonnade.foundation.errors import PrivacyError
 from colonnade.foundation.schema import Schema
 from colonnade.mechanism.dissection import dissect, traces
 from colonnade.mechanism.moments import Distribution, Encoding, Role
-from colonnade.mechanism.objective import Calibration, Task, exact_objective, paper_objective, polynomial
+from colonnade.mechanism.objective import Calibration, Task, exact_objective, paper_objective
 from colonnade.mechanism.plan import (
     Neighbours,
     Offer,
@@ -26,6 +26,7 @@ from colonnade.mechanism.sensitivity import paper_sensitivity
 from colonnade.planning.agreement import Agreement
 from colonnade.planning.session_plan import plan_session
 from tests.helpers.adversary import layout_from, signed_layout
+from tests.helpers.polynomials import polynomial
 
 LAYOUT = signed_layout([3, 2, 2])
 BLOCKS = dissect(exact_objective(LAYOUT))

@@ -173,13 +173,14 @@ def require_cuda() -> None:
         raise StudyError("device cuda computes other integers than the processor on this card")
 
 
-def agrees(device: Kernels, bits: Sequence[int] = (35, 16), columns: int = 3, blocks: int = 2) -> bool:
+def agrees(device: Kernels, bits: Sequence[int] = (35, 16)) -> bool:
     """Whether a device's kernels give the processor's words on the largest entries there are."""
-    mine, theirs = (_tried(kernels, bits, columns, blocks) for kernels in (NumpyKernels(), device))
+    mine, theirs = (_tried(kernels, bits) for kernels in (NumpyKernels(), device))
     return bool(np.array_equal(mine, theirs))
 
 
-def _tried(kernels: Kernels, bits: Sequence[int], columns: int, blocks: int) -> Words:
+def _tried(kernels: Kernels, bits: Sequence[int]) -> Words:
+    columns, blocks = 3, 2
     words = np.arange(1, blocks * N + 1, dtype=np.uint64).reshape(blocks, N) * np.uint64(0x9E3779B97F4A7C15)
     sign = 1 - 2 * (np.arange(columns * N).reshape(columns, N) % 3 % 2).astype(np.int8)
     planes = Planes.empty((columns, blocks * N), sum(bits), Scratch())
