@@ -25,7 +25,6 @@ APART = "apart"
 CASES = ((1_000, 2, 3), (10_000, 2, 3), (100_000, 2, 6), (100_000, 3, 4), (100_000, 5, 4), (1_000_000, 2, 2))
 LARGEST = (10_000_000, 2, 1)
 CALL = 38e-6
-SHOWN = ("What matching ids costs",)
 HEAD = """# What matching ids costs
 
 Written by `python benchmarks/alignment_report.py --largest`; half of the ids are common, and each result was compared
@@ -105,7 +104,7 @@ def write() -> None:
             f"{apart['ids']:,} ids at each of {apart['parties']} parties, every party in a process of its own "
             f"(`python benchmarks/alignment_apart.py --ids {apart['ids']}`; loaded loops are in its memory): {told}.",
         ]
-    publish("alignment", HEAD + "\n".join(lines) + "\n", SHOWN)
+    publish("alignment", HEAD + "\n".join(lines) + "\n")
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 RESULTS = Path(__file__).resolve().parent / "results"
-MOST = 200
+MOST = 90
 PAGES = {
     **dict.fromkeys(("floors", "wide800", "wide", "splits", "utility"), "accuracy"),
     **dict.fromkeys(("comparison", "table1", "table2", "table3"), "paper-tables"),
@@ -40,6 +40,14 @@ PAGES = {
     ),
     **dict.fromkeys(("robustness", "soak", "partners", "accountability", "mutants", "wheel"), "operations"),
 }
+STAY = {
+    "panel": ("Won and lost",),
+    "product": ("Compiled loops (extra `fast`, numba)",),
+    "scale": ("Rows",),
+    "soak": ("Soak",),
+    "whole": ("What privacy costs a whole study", "Where the private side's CPU goes"),
+}
+"""Headings whose tables stay on the page, whatever their size; a writer may name more."""
 _TABLE = re.compile(r"^\|[^\n]*\|\n\|(?:---\|?)+\n(?:\|[^\n]*\|\n)+", re.MULTILINE)
 _FILE = re.compile(r"^\d[\d,]* rows: \[(\w+\.csv)\]\(\w+\.csv\)\.\n", re.MULTILINE)
 _HEADING = re.compile(r"^(#+) ", re.MULTILINE)
@@ -76,6 +84,7 @@ def laid_out(name: str, text: str, shown: Collection[str] = (), beside: str = ""
     shown: headings whose tables stay on the page, whatever their size. beside: a csv that has the long tables already.
     """
     files: dict[str, str] = {}
+    shown = {*shown, *STAY.get(name, ())}
 
     def place(found: re.Match[str]) -> str:
         cells = list(rows_of(found[0]))
