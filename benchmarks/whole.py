@@ -49,7 +49,7 @@ MARKED = {
         ("colonnade.data.table", "gather_table"),
         ("colonnade.data.table", "open_table"),
     ),
-    "solve": (("colonnade.analysis.request", "solve"), ("colonnade.analysis.request", "intervals")),
+    "solve": (("colonnade.analysis.request", "fit"), ("colonnade.analysis.request", "intervals")),
     "write": (("colonnade.mechanism.release", "write_release"), ("colonnade.model", "write_model")),
 }
 """Functions whose CPU seconds are a step; the other steps are told by `fit --json`."""

@@ -229,7 +229,7 @@ def test_bad_data(name: str, run: Run, folder: Path) -> None:
 
 def test_no_common_ids(run: Run, folder: Path) -> None:
     path = folder / "bank.csv"
-    path.write_text(path.read_text().replace("\np", "\nx"))
+    path.write_text(path.read_text().replace("\np", "\nx9000"))
     refuse_fit(run, folder, "parties works, bank must have ids in common, got none (compared as text)")
 
 
@@ -369,7 +369,7 @@ def test_a_release_that_was_paid_for_is_kept(run: Run, folder: Path, monkeypatch
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("planted")
 
-    monkeypatch.setattr(request, "solve", fail)
+    monkeypatch.setattr(request, "fit", fail)
     answer = run("fit", folder / "study.toml", "--out", folder / "r.json", "--model", folder / "m.json", "--json")
     assert (answer.code, answer.out) == (1, "")
     assert answer.err.count("\n") == 1

@@ -15,8 +15,9 @@ from colonnade.foundation.schema import Column, Numeric
 from colonnade.mechanism.blocks import exact_block
 from colonnade.mechanism.dissection import Block, dissect, traces
 from colonnade.mechanism.moments import Attribute, Distribution, Encoding, Layout, Role
-from colonnade.mechanism.objective import Task, exact_objective, polynomial
+from colonnade.mechanism.objective import Task, exact_objective
 from colonnade.mechanism.plan import Terms, _joint, _square_slack
+from tests.helpers.polynomials import polynomial
 
 FEATURES = 3
 COLUMNS: dict[str, Column] = {f"x{i}": Numeric(-1, 1) for i in range(FEATURES)} | {"y": Numeric(-1, 1)}

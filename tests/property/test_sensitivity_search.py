@@ -30,12 +30,12 @@ from colonnade.mechanism.objective import (
     divided,
     exact_objective,
     paper_objective,
-    polynomial,
 )
 from colonnade.mechanism.plan import Offer, Terms, _joint
 from colonnade.mechanism.sensitivity import paper_sensitivity, sensitivity
 from colonnade.planning.agreement import Agreement
 from tests.helpers.adversary import Adversary, Rows, layout_from, random_layout, signed_layout, weighted
+from tests.helpers.polynomials import polynomial
 
 ROUNDING = 1 + 1e-12
 CLOSE = 1e-7

@@ -15,6 +15,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from colonnade.analysis import from_moments
 from colonnade.analysis import solve as solving
 from colonnade.analysis.plausible import plausible_records
 from colonnade.foundation.errors import ColonnadeError
@@ -231,9 +232,11 @@ def test_the_page_says_what_the_default_logistic_fit_is(monkeypatch: pytest.Monk
     """It is fitted to plausible records, and is not the paper's estimator; the page says both while that is so."""
     text = (ROOT / "docs" / "release.md").read_text(encoding="utf-8")
     assert "**Logistic regression is not the paper's estimator.**" in text
-    assert "*plausible records*" in text and f"more than {solving.MOST_COLUMNS} columns" in text
+    assert "*plausible records*" in text and f"more than {from_moments.MOST_COLUMNS} columns" in text
     used = []
-    monkeypatch.setattr(solving, "plausible_records", lambda *given: used.append(given) or plausible_records(*given))
+    monkeypatch.setattr(
+        from_moments, "plausible_records", lambda *given: used.append(given) or plausible_records(*given)
+    )
     moments = release_of(make_records(500, 4, logistic=True), 1e-4, 1e-4, 1, indicators=True)
     solving.solve(moments, Task.LOGISTIC)
     assert used

@@ -200,9 +200,13 @@ def test_rare_and_strong_columns_of_a_linear_model_are_not_cut_off(tmp_path: Pat
     release = study.fit(seed=1)
     model = release.solve()
     true = float(np.sqrt(np.mean((np.asarray(model.predict(frame)) - y) ** 2)))
-    out = tmp_path / "e.json"
-    line = study.evaluate(model, release=release, rows=n, epsilon=100.0, out=out).frame.to_dicts()[0]
-    assert line["measure"] == "rmse" and line["low"] <= true <= line["high"], (line, true)
+    lines = [
+        study.evaluate(model, release=release, rows=n, epsilon=100.0, out=tmp_path / f"{i}.json").frame.to_dicts()[0]
+        for i in range(8)
+    ]
+    # Of eight 95% intervals three or more miss once in 170 times; cut at four deviations, all would.
+    assert all(line["measure"] == "rmse" for line in lines)
+    assert sum(line["low"] <= true <= line["high"] for line in lines) >= 6, (lines, true)
 
 
 def test_a_few_evaluations_of_every_kind_hold_the_truth() -> None:
