@@ -8,10 +8,9 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from colonnade.cli.options import Json
+from colonnade.cli.options import Json, option, path_argument, path_option
 from colonnade.cli.screen import print_json, stderr, stdout
 from colonnade.foundation.errors import PrivacyError, ProtocolError, StudyError
-from colonnade.foundation.parts import local_path
 
 
 class _StudyByDefault(TyperGroup):
@@ -27,15 +26,12 @@ app = typer.Typer(cls=_StudyByDefault, no_args_is_help=True, help="Attack a stud
 
 @app.command("study", short_help="Attack a study: lower bounds on the epsilon of every view.")
 def audit(
-    study: Annotated[
-        Path, typer.Argument(parser=local_path, metavar="STUDY", help="Study file (TOML); its data files are not read.")
-    ],
+    study: Annotated[Path, path_argument("STUDY", "Study file (TOML); its data files are not read.")],
     seconds: Annotated[
-        int, typer.Option("--seconds", metavar="N", min=1, help="Time for sessions; drawing noise takes as much again.")
+        int, option("--seconds", "N", "Time for sessions; drawing noise takes as much again.", min=1)
     ] = 30,
     rows: Annotated[
-        int | None,
-        typer.Option("--rows", metavar="N", min=2, help="Records of the invented data; about 16 if not given."),
+        int | None, option("--rows", "N", "Records of the invented data; about 16 if not given.", min=2)
     ] = None,
     json: Json = False,
 ) -> None:
@@ -66,44 +62,23 @@ def audit(
 
 
 UNAGREED = "The parties agreed on no auditor: any key may have signed."
-Evidence = Annotated[
-    Path, typer.Argument(parser=local_path, metavar="EVIDENCE", help="The session's folder: SITE/evidence/SESSION.")
-]
-Data = Annotated[
-    Path | None,
-    typer.Option("--data", parser=local_path, metavar="FILE", help="The party's data; its site's if not given."),
-]
-SiteFolder = Annotated[
-    Path | None,
-    typer.Option("--site", parser=local_path, metavar="FOLDER", help="The party's folder, if EVIDENCE was moved."),
-]
-StudyFile = Annotated[
-    Path | None,
-    typer.Option("--study", parser=local_path, metavar="STUDY", help="Of a run in one process, in place of a site."),
-]
-Key = Annotated[
-    Path | None,
-    typer.Option("--key", parser=local_path, metavar="FILE", help="Key of the evidence; the site's if not given."),
-]
-Came = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--came", parser=local_path, metavar="FILE", help="Messages that a peer made again: repeat the option."
-    ),
-]
+Evidence = Annotated[Path, path_argument("EVIDENCE", "The session's folder: SITE/evidence/SESSION.")]
+Data = Annotated[Path | None, path_option("--data", "The party's data; its site's if not given.")]
+SiteFolder = Annotated[Path | None, path_option("--site", "The party's folder, if EVIDENCE was moved.", "FOLDER")]
+StudyFile = Annotated[Path | None, path_option("--study", "Of a run in one process, in place of a site.", "STUDY")]
+Key = Annotated[Path | None, path_option("--key", "Key of the evidence; the site's if not given.")]
+Came = Annotated[list[Path] | None, path_option("--came", "Messages that a peer made again: repeat the option.")]
 
 
-AuditorKey = typer.Option(
-    "--sign", parser=local_path, metavar="KEY", help="The auditor's Ed25519 key (PEM), made if there is none."
-)
+AuditorKey = path_option("--sign", "The auditor's Ed25519 key (PEM), made if there is none.", "KEY")
 
 
 @app.command("start", short_help="Sign, as an auditor, that an audit of a party begins.")
 def start_audit(
-    session: Annotated[str, typer.Option("--session", metavar="ID", help="The session's id in hexadecimal.")],
-    party: Annotated[str, typer.Option("--party", metavar="NAME", help="Who is to be audited.")],
+    session: Annotated[str, option("--session", "ID", "The session's id in hexadecimal.")],
+    party: Annotated[str, option("--party", "NAME", "Who is to be audited.")],
     sign: Annotated[Path, AuditorKey],
-    out: Annotated[Path, typer.Option("--out", parser=local_path, metavar="FILE", help="Start file to write.")],
+    out: Annotated[Path, path_option("--out", "Start file to write.")],
 ) -> None:
     """Sign that an audit begins, before a seed is seen: the audited party and its peers are shown it and note it."""
     from colonnade.audit.verdict import auditor_key, public_key, write_start
@@ -118,41 +93,24 @@ def start_audit(
 @app.command("session", short_help="Make a party's messages of a session again, and say where they differ.")
 def audit_one(
     evidence: Evidence,
-    out: Annotated[
-        Path, typer.Option("--out", parser=local_path, metavar="FILE", help="Finding, or verdict, to write.")
-    ],
+    out: Annotated[Path, path_option("--out", "Finding, or verdict, to write.")],
     sign: Annotated[Path | None, AuditorKey] = None,
-    start: Annotated[
-        Path | None,
-        typer.Option("--start", parser=local_path, metavar="FILE", help="Start that an agreed auditor signed."),
-    ] = None,
+    start: Annotated[Path | None, path_option("--start", "Start that an agreed auditor signed.")] = None,
     data: Data = None,
     site: SiteFolder = None,
     study: StudyFile = None,
     key: Key = None,
-    model: Annotated[
-        Path | None,
-        typer.Option("--model", parser=local_path, metavar="FILE", help="With --study: the model that was evaluated."),
-    ] = None,
+    model: Annotated[Path | None, path_option("--model", "With --study: the model that was evaluated.")] = None,
     release: Annotated[
-        Path | None,
-        typer.Option(
-            "--release", parser=local_path, metavar="FILE", help="With --model: the release that evaluate was given."
-        ),
+        Path | None, path_option("--release", "With --model: the release that evaluate was given.")
     ] = None,
     against: Annotated[
-        list[Path] | None,
-        typer.Option("--against", parser=local_path, metavar="EVIDENCE", help="A peer's evidence: repeat the option."),
+        list[Path] | None, path_option("--against", "A peer's evidence: repeat the option.", "EVIDENCE")
     ] = None,
     came: Came = None,
     authority: Annotated[
         Path | None,
-        typer.Option(
-            "--authority",
-            parser=local_path,
-            metavar="FILE",
-            help="Certificate of the session's authority (PEM); the site's if not given.",
-        ),
+        path_option("--authority", "Certificate of the session's authority (PEM); the site's if not given."),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -164,14 +122,7 @@ def audit_one(
     from dataclasses import asdict
 
     from colonnade.audit.premises import AuditedSite
-    from colonnade.audit.verdict import (
-        auditor_key,
-        note_audit,
-        read_start,
-        said_of,
-        sign_finding,
-        write_finding,
-    )
+    from colonnade.audit.verdict import auditor_key, note_audit, read_start, said_of, sign_finding, write_finding
     from colonnade.foundation.files import Place, places, read_whole
 
     place = AuditedSite.open(evidence, site=site, study=study, data=data, key=key, model=model, release=release)
@@ -210,11 +161,9 @@ def audit_one(
 
 @app.command("sign", short_help="Sign, as an auditor, what was found at a party.")
 def sign_found(
-    finding: Annotated[
-        Path, typer.Argument(parser=local_path, metavar="FINDING", help="What colonnade audit session wrote.")
-    ],
+    finding: Annotated[Path, path_argument("FINDING", "What colonnade audit session wrote.")],
     sign: Annotated[Path, AuditorKey],
-    out: Annotated[Path, typer.Option("--out", parser=local_path, metavar="FILE", help="Verdict file to write.")],
+    out: Annotated[Path, path_option("--out", "Verdict file to write.")],
 ) -> None:
     """Sign a finding on the auditor's own machine: from there on it is a verdict that others can check."""
     from colonnade.audit.verdict import auditor_key, read_verdict, said_of, sign_finding
@@ -232,8 +181,8 @@ def sign_found(
 @app.command("resend", short_help="Make one's own messages to a peer again, for the peer's audit.")
 def resend(
     evidence: Evidence,
-    to: Annotated[str, typer.Option("--to", metavar="PARTY", help="Whose audit needs them.")],
-    out: Annotated[Path, typer.Option("--out", parser=local_path, metavar="FILE", help="Message file to write.")],
+    to: Annotated[str, option("--to", "PARTY", "Whose audit needs them.")],
+    out: Annotated[Path, path_option("--out", "Message file to write.")],
     data: Data = None,
     site: SiteFolder = None,
     study: StudyFile = None,
@@ -258,16 +207,12 @@ def resend(
 
 @app.command("verify", short_help="Check a verdict or a start, and note it in one's own evidence.")
 def verify(
-    verdict: Annotated[
-        Path, typer.Argument(parser=local_path, metavar="VERDICT", help="Verdict, or start, of an auditor.")
-    ],
+    verdict: Annotated[Path, path_argument("VERDICT", "Verdict, or start, of an auditor.")],
     evidence: Annotated[
-        Path | None,
-        typer.Option("--evidence", parser=local_path, metavar="EVIDENCE", help="One's own evidence of the session."),
+        Path | None, path_option("--evidence", "One's own evidence of the session.", "EVIDENCE")
     ] = None,
     auditor: Annotated[
-        str | None,
-        typer.Option("--auditor", metavar="KEY", help="The agreed auditor's public key in hexadecimal."),
+        str | None, option("--auditor", "KEY", "The agreed auditor's public key in hexadecimal.")
     ] = None,
     json: Json = False,
 ) -> None:

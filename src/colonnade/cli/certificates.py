@@ -7,10 +7,9 @@ from typing import Annotated
 
 import typer
 
-from colonnade.cli.options import Json, require_engine
+from colonnade.cli.options import Json, flag, option, path_argument, path_option, require_engine
 from colonnade.cli.screen import print_json
 from colonnade.foundation.errors import PolicyError
-from colonnade.foundation.parts import local_path
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -18,13 +17,9 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-Folder = Annotated[Path, typer.Argument(parser=local_path, metavar="FOLDER", help="The organisation's folder.")]
-AuthorityFolder = Annotated[
-    Path, typer.Argument(parser=local_path, metavar="AUTHORITY", help="The folder authority/ that deploy new wrote.")
-]
-Out = Annotated[
-    Path | None, typer.Option("--out", parser=local_path, metavar="FILE", help="File to write; NAME if not given.")
-]
+Folder = Annotated[Path, path_argument("FOLDER", "The organisation's folder.")]
+AuthorityFolder = Annotated[Path, path_argument("AUTHORITY", "The folder authority/ that deploy new wrote.")]
+Out = Annotated[Path | None, path_option("--out", "File to write; NAME if not given.")]
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -39,10 +34,10 @@ def request(
     folder: Folder,
     signing: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--signing",
-            metavar="COMMENT",
-            help="For the key of this comment in the agent that site.toml names: the party signs by it.",
+            "COMMENT",
+            "For the key of this comment in the agent that site.toml names: the party signs by it.",
         ),
     ] = None,
     out: Out = None,
@@ -67,14 +62,13 @@ def request(
 @app.command(short_help="Sign a request, at the authority.")
 def approve(
     authority: AuthorityFolder,
-    request: Annotated[Path, typer.Argument(parser=local_path, metavar="REQUEST", help="A site's request.")],
+    request: Annotated[Path, path_argument("REQUEST", "A site's request.")],
     fingerprint: Annotated[
-        str | None, typer.Option("--fingerprint", metavar="HEX", help="What the site read out; another is refused.")
+        str | None, option("--fingerprint", "HEX", "What the site read out; another is refused.")
     ] = None,
-    days: Annotated[int, typer.Option("--days", metavar="N", min=1, help="How long it is valid.")] = 360,
+    days: Annotated[int, option("--days", "N", "How long it is valid.", min=1)] = 360,
     connections_only: Annotated[
-        bool,
-        typer.Option("--connections-only", help="No peer takes a signature by it: the party signs by an agent's key."),
+        bool, flag("--connections-only", "No peer takes a signature by it: the party signs by an agent's key.")
     ] = False,
     out: Out = None,
     json: Json = False,
@@ -100,9 +94,7 @@ def approve(
 @app.command(short_help="Put a signed certificate, or a list of revoked ones, into a folder.")
 def install(
     folder: Folder,
-    file: Annotated[
-        Path, typer.Argument(parser=local_path, metavar="FILE", help="A certificate, or a list of revoked ones.")
-    ],
+    file: Annotated[Path, path_argument("FILE", "A certificate, or a list of revoked ones.")],
     json: Json = False,
 ) -> None:
     """Put a signed certificate into the folder, with the key that waited for it; or the authority's list of revoked."""
@@ -128,16 +120,10 @@ def install(
 @app.command(short_help="Take a certificate back, at the authority.")
 def revoke(
     authority: AuthorityFolder,
-    certificate: Annotated[Path, typer.Argument(parser=local_path, metavar="CERTIFICATE", help="The one to revoke.")],
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Kept at the authority.")] = "",
+    certificate: Annotated[Path, path_argument("CERTIFICATE", "The one to revoke.")],
+    reason: Annotated[str, option("--reason", "TEXT", "Kept at the authority.")] = "",
     out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            parser=local_path,
-            metavar="FILE",
-            help="The list to write, for all sites; revoked.crl if not given.",
-        ),
+        Path | None, path_option("--out", "The list to write, for all sites; revoked.crl if not given.")
     ] = None,
     json: Json = False,
 ) -> None:

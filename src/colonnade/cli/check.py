@@ -7,15 +7,12 @@ from typing import Annotated
 
 import typer
 
-from colonnade.cli.options import Json, Strict
+from colonnade.cli.options import Json, Strict, path_argument
 from colonnade.cli.screen import print_json, stdout
-from colonnade.foundation.parts import local_path
 
 
 def check(
-    study: Annotated[
-        Path, typer.Argument(parser=local_path, metavar="STUDY", help="Study file, or the folder of a party's site.")
-    ],
+    study: Annotated[Path, path_argument("STUDY", "Study file, or the folder of a party's site.")],
     strict: Strict = False,
     json: Json = False,
 ) -> None:

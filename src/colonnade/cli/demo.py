@@ -5,12 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from colonnade.cli.options import path_argument
 from colonnade.cli.screen import stdout
 from colonnade.cli.studies import fit
 from colonnade.foundation.errors import StudyError
-from colonnade.foundation.parts import local_path
 
 DATA = Path(__file__).resolve().parents[1] / "demo"
 """The demo's files, part of the installed package."""
@@ -19,10 +17,7 @@ DEFAULT = "colonnade-demo"
 
 def demo(
     folder: Annotated[
-        Path | None,
-        typer.Argument(
-            parser=local_path, metavar="[FOLDER]", help=f"Folder to write, new or empty; {DEFAULT} if not given."
-        ),
+        Path | None, path_argument("[FOLDER]", f"Folder to write, new or empty; {DEFAULT} if not given.")
     ] = None,
 ) -> None:
     """Write the files of three invented organisations, run their study, and write its release, model and page."""

@@ -9,10 +9,19 @@ from typing import Annotated, Any
 
 import typer
 
-from colonnade.cli.options import ApprovedPlans, Force, Json, StudyFile, require_engine
+from colonnade.cli.options import (
+    ApprovedPlans,
+    Force,
+    Json,
+    StudyFile,
+    flag,
+    option,
+    path_argument,
+    path_option,
+    require_engine,
+)
 from colonnade.cli.screen import print_json, show, stderr
 from colonnade.foundation.errors import StoppedError
-from colonnade.foundation.parts import local_path
 
 deploy_app = typer.Typer(no_args_is_help=True, help="Folders for the organisations of a study.")
 server_app = typer.Typer(no_args_is_help=True, help="The server of a deployed study.")
@@ -24,9 +33,7 @@ SCORING = {
     "open": "opening the scores at their receiver",
 }
 """What steps are called in a prediction."""
-Folder = Annotated[
-    Path, typer.Argument(parser=local_path, metavar="FOLDER", help="The organisation's folder, from deploy new.")
-]
+Folder = Annotated[Path, path_argument("FOLDER", "The organisation's folder, from deploy new.")]
 
 
 def add_deployment(app: typer.Typer) -> None:
@@ -45,14 +52,10 @@ def _deploy() -> None:
 @deploy_app.command("new", short_help="Write a folder for each organisation of a study.")
 def deploy_new(
     study: StudyFile,
-    out: Annotated[
-        Path, typer.Option("--out", "-o", parser=local_path, metavar="DIR", help="Folder to write; new or empty.")
-    ],
-    server: Annotated[
-        str, typer.Option("--server", metavar="HOST[:PORT]", help="Where parties reach the server.")
-    ] = "localhost:8002",
+    out: Annotated[Path, path_option("--out -o", "Folder to write; new or empty.", "DIR")],
+    server: Annotated[str, option("--server", "HOST[:PORT]", "Where parties reach the server.")] = "localhost:8002",
     keyless: Annotated[
-        bool, typer.Option("--keyless", help="Without keys: each organisation makes its own (cert request).")
+        bool, flag("--keyless", "Without keys: each organisation makes its own (cert request).")
     ] = False,
     json: Json = False,
 ) -> None:
@@ -79,12 +82,8 @@ def deploy_new(
 @deploy_app.command("add", short_help="Write what a further study needs at each site.")
 def deploy_add(
     study: StudyFile,
-    authority: Annotated[
-        Path, typer.Option("--authority", parser=local_path, metavar="DIR", help="The deployment's folder authority/.")
-    ],
-    out: Annotated[
-        Path, typer.Option("--out", "-o", parser=local_path, metavar="DIR", help="Folder to write; new or empty.")
-    ],
+    authority: Annotated[Path, path_option("--authority", "The deployment's folder authority/.", "DIR")],
+    out: Annotated[Path, path_option("--out -o", "Folder to write; new or empty.", "DIR")],
     json: Json = False,
 ) -> None:
     """Write what each site needs for a further study of the same organisations, on the same server."""
@@ -121,10 +120,7 @@ def _party() -> None:
 
 
 @party_app.command("start", short_help="Take part in sessions until stopped.")
-def party_start(
-    folder: Folder,
-    approve: ApprovedPlans = None,
-) -> None:
+def party_start(folder: Folder, approve: ApprovedPlans = None) -> None:
     """Take part in sessions of the folder's study until stopped with Ctrl-C; policy and ledger judge each."""
     require_engine()
     from colonnade.flare.launch import take_part
@@ -143,34 +139,21 @@ def party_start(
 
 def run(
     folder: Folder,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", parser=local_path, metavar="FILE", help="Release file to write; release.json if not given."
-        ),
-    ] = None,
+    out: Annotated[Path | None, path_option("--out", "Release file to write; release.json if not given.")] = None,
     predict: Annotated[
-        bool,
-        typer.Option("--predict", help="Score records by [prediction] of site.toml instead, for one party to open."),
+        bool, flag("--predict", "Score records by [prediction] of site.toml instead, for one party to open.")
     ] = False,
     evaluate: Annotated[
-        bool,
-        typer.Option("--evaluate", help="Evaluate a model by [evaluation] of site.toml instead; it spends epsilon."),
+        bool, flag("--evaluate", "Evaluate a model by [evaluation] of site.toml instead; it spends epsilon.")
     ] = False,
     study: Annotated[
-        str,
-        typer.Option(
-            "--study", metavar="NAME", help="Which study, where the folder has several; its own if not given."
-        ),
+        str, option("--study", "NAME", "Which study, where the folder has several; its own if not given.")
     ] = "",
     fetch: Annotated[
-        str | None,
-        typer.Option("--fetch", metavar="SESSION", help="Only fetch the release of an earlier session, by its id."),
+        str | None, option("--fetch", "SESSION", "Only fetch the release of an earlier session, by its id.")
     ] = None,
     force: Force = False,
-    wait: Annotated[
-        float, typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait for server and parties.")
-    ] = 120.0,
+    wait: Annotated[float, option("--wait", "SECONDS", "How long to wait for server and parties.", min=0)] = 120.0,
     json: Json = False,
 ) -> None:
     """Start one session of a deployed study, follow it, and write the release; Ctrl-C stops it for all."""

@@ -6,11 +6,20 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from colonnade.cli.options import ApprovedPlans, Evidence, Force, Json, Queries, Strict, StudyFile
+from colonnade.cli.options import (
+    ApprovedPlans,
+    Evidence,
+    Force,
+    Json,
+    Queries,
+    Strict,
+    StudyFile,
+    flag,
+    option,
+    path_argument,
+    path_option,
+)
 from colonnade.cli.screen import print_json, show, stderr, stdout, stoppable, tell_evidence
-from colonnade.foundation.parts import local_path
 
 if TYPE_CHECKING:
     from colonnade.evaluation import Evaluation
@@ -20,41 +29,26 @@ DEFAULT_OUT = Path("evaluation.json")
 
 def evaluate(
     study: StudyFile,
-    model: Annotated[
-        Path, typer.Argument(parser=local_path, metavar="MODEL", help="Model file that fit or solve wrote.")
-    ],
+    model: Annotated[Path, path_argument("MODEL", "Model file that fit or solve wrote.")],
     data: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--data", metavar="PARTY=FILE", help="A party's records to evaluate on; the study's if not given."
-        ),
+        list[str] | None, option("--data", "PARTY=FILE", "A party's records to evaluate on; the study's if not given.")
     ] = None,
     query: Queries = None,
     release: Annotated[
         Path | None,
-        typer.Option(
+        path_option(
             "--release",
-            parser=local_path,
-            metavar="FILE",
-            help="The release that the model comes from: where scores lie is taken from it, which lowers the error.",
+            "The release that the model comes from: where scores lie is taken from it, which lowers the error.",
         ),
     ] = None,
-    epsilon: Annotated[
-        float | None, typer.Option("--epsilon", metavar="E", help="What it may spend; the study's if not given.")
-    ] = None,
-    delta: Annotated[float | None, typer.Option("--delta", metavar="D", help="The study's if not given.")] = None,
+    epsilon: Annotated[float | None, option("--epsilon", "E", "What it may spend; the study's if not given.")] = None,
+    delta: Annotated[float | None, option("--delta", "D", "The study's if not given.")] = None,
     rows: Annotated[
-        int | None, typer.Option("--rows", metavar="N", min=2, help="Roughly how many records: bins are chosen for it.")
+        int | None, option("--rows", "N", "Roughly how many records: bins are chosen for it.", min=2)
     ] = None,
-    plan: Annotated[bool, typer.Option("--plan", help="Only show what it would open; nothing is spent.")] = False,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", parser=local_path, metavar="FILE", help=f"What was opened; {DEFAULT_OUT} if not given."),
-    ] = None,
-    opened: Annotated[
-        Path | None,
-        typer.Option("--opened", parser=local_path, metavar="FILE", help="Tell again what such a file says; no cost."),
-    ] = None,
+    plan: Annotated[bool, flag("--plan", "Only show what it would open; nothing is spent.")] = False,
+    out: Annotated[Path | None, path_option("--out", f"What was opened; {DEFAULT_OUT} if not given.")] = None,
+    opened: Annotated[Path | None, path_option("--opened", "Tell again what such a file says; no cost.")] = None,
     strict: Strict = False,
     force: Force = False,
     approve: ApprovedPlans = None,
@@ -79,12 +73,7 @@ def evaluate(
         sources[party] = sources[party].given(party, place, {})
     asked = {"epsilon": epsilon, "delta": delta} if found is None else terms_of(found.agreement)
     evaluation = evaluate_by(
-        checked,
-        public,
-        release=None if release is None else read_opened(release),
-        rows=rows,
-        sources=sources,
-        **asked,
+        checked, public, release=None if release is None else read_opened(release), rows=rows, sources=sources, **asked
     )
     if plan or opened is not None:
         known = evaluation.study.rows or TYPICAL_ROWS if found is None else found.n

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from colonnade.cli.options import Json
+from colonnade.cli.options import Json, option, path_argument, path_option
 from colonnade.cli.screen import print_json, stderr, stdout
 from colonnade.cli.screen import show as answered
 from colonnade.foundation.errors import LedgerError
-from colonnade.foundation.parts import local_path
 
 if TYPE_CHECKING:
     from colonnade.consent.entries import Entry
@@ -28,7 +27,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-LedgerFile = Annotated[Path, typer.Argument(parser=local_path, metavar="LEDGER", help="A party's ledger.")]
+LedgerFile = Annotated[Path, path_argument("LEDGER", "A party's ledger.")]
 
 
 class Ending(StrEnum):
@@ -51,16 +50,12 @@ def show(ledger: LedgerFile, json: Json = False) -> None:
 def verify(
     ledger: LedgerFile,
     head: Annotated[
-        str | None,
-        typer.Option("--head", metavar="HASH", help="A last hash noted earlier, which must be in the chain."),
+        str | None, option("--head", "HASH", "A last hash noted earlier, which must be in the chain.")
     ] = None,
     release: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--release",
-            parser=local_path,
-            metavar="FILE",
-            help="A release of an entry that 0.1.0 wrote, to say whether a defect touches it; may be repeated.",
+        path_option(
+            "--release", "A release of an entry that 0.1.0 wrote, to say whether a defect touches it; may be repeated."
         ),
     ] = None,
     json: Json = False,
@@ -98,12 +93,7 @@ def verify(
 @app.command(short_help="All entries as JSON, for an auditor.")
 def export(
     ledger: LedgerFile,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", parser=local_path, metavar="FILE", help="JSON file to write; standard output if not given."
-        ),
-    ] = None,
+    out: Annotated[Path | None, path_option("--out", "JSON file to write; standard output if not given.")] = None,
     json: Json = False,
 ) -> None:
     """Write all entries with their hashes as one JSON object, for an auditor."""
@@ -127,19 +117,12 @@ def export(
 @app.command(short_help="Say how a booked session ended.")
 def settle(
     ledger: LedgerFile,
-    session: Annotated[
-        str, typer.Option("--session", metavar="ID", help=f"The session's id, or its first {SHORT} characters or more.")
-    ],
+    session: Annotated[str, option("--session", "ID", f"The session's id, or its first {SHORT} characters or more.")],
     ending: Annotated[
-        Ending,
-        typer.Option(
-            "--as", metavar="released|void", help="void: more than `collusion` other parties never submitted."
-        ),
+        Ending, option("--as", "released|void", "void: more than `collusion` other parties never submitted.")
     ],
-    party: Annotated[
-        str | None, typer.Option("--party", metavar="NAME", help="Whose booking, where the ledger has several.")
-    ] = None,
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Kept in the ledger; void needs one.")] = "",
+    party: Annotated[str | None, option("--party", "NAME", "Whose booking, where the ledger has several.")] = None,
+    reason: Annotated[str, option("--reason", "TEXT", "Kept in the ledger; void needs one.")] = "",
     json: Json = False,
 ) -> None:
     """Append how a booked session ended. What is void no longer counts: others must show that they never submitted."""

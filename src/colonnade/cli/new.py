@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from colonnade.cli.options import Json, Queries
+from colonnade.cli.options import Json, Queries, argument, flag, option, path_argument
 from colonnade.cli.releases import Regression
 from colonnade.cli.screen import print_json, stderr, stdout
 from colonnade.foundation.errors import ColonnadeError, MistakesError, SchemaError, StudyError
 from colonnade.foundation.names import ColumnRef
-from colonnade.foundation.parts import local_path
 from colonnade.foundation.shown import number_of
 
 if TYPE_CHECKING:
@@ -25,35 +24,21 @@ STUDY = "study.toml"
 
 
 def new(
-    folder: Annotated[
-        Path, typer.Argument(parser=local_path, metavar="FOLDER", help="Folder of the study; made if there is none.")
-    ],
+    folder: Annotated[Path, path_argument("FOLDER", "Folder of the study; made if there is none.")],
     data: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[[PARTY=]DATA...]",
-            help="Each party's data file, or a database's address; its name is the file's if not given.",
+        argument(
+            "[[PARTY=]DATA...]", "Each party's data file, or a database's address; its name is the file's if not given."
         ),
     ] = None,
-    name: Annotated[
-        str | None, typer.Option("--name", metavar="TEXT", help="The study's name; the folder's if not given.")
-    ] = None,
-    label: Annotated[
-        str | None, typer.Option("--label", metavar="PARTY.COLUMN", help="The column to be predicted.")
-    ] = None,
-    task: Annotated[
-        Regression | None,
-        typer.Option("--task", metavar="linear|logistic", help="By the label's kind if not given."),
-    ] = None,
-    epsilon: Annotated[
-        float | None, typer.Option("--epsilon", metavar="E", help="What a whole record is worth; 1 if not given.")
-    ] = None,
-    delta: Annotated[float, typer.Option("--delta", metavar="D", help="0: pure.")] = 0.0,
-    rows: Annotated[
-        int | None, typer.Option("--rows", metavar="N", help="About how many records all parties have in common.")
-    ] = None,
+    name: Annotated[str | None, option("--name", "TEXT", "The study's name; the folder's if not given.")] = None,
+    label: Annotated[str | None, option("--label", "PARTY.COLUMN", "The column to be predicted.")] = None,
+    task: Annotated[Regression | None, option("--task", "linear|logistic", "By the label's kind if not given.")] = None,
+    epsilon: Annotated[float | None, option("--epsilon", "E", "What a whole record is worth; 1 if not given.")] = None,
+    delta: Annotated[float, option("--delta", "D", "0: pure.")] = 0.0,
+    rows: Annotated[int | None, option("--rows", "N", "About how many records all parties have in common.")] = None,
     public_data: Annotated[
-        bool, typer.Option("--public-data", help="The data is public: take bounds, levels and forms from it.")
+        bool, flag("--public-data", "The data is public: take bounds, levels and forms from it.")
     ] = False,
     query: Queries = None,
     ask: Annotated[

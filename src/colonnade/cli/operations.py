@@ -7,17 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
-from colonnade.cli.options import Json, require_engine
+from colonnade.cli.options import Json, argument, flag, path_argument, path_option, require_engine
 from colonnade.cli.screen import print_json, show
 from colonnade.foundation.errors import StudyError
-from colonnade.foundation.parts import local_path
 
 ASK_SECONDS = 20.0  # a person waits at the terminal; no answer by then is an answer
 
-Folders = Annotated[
-    list[Path],
-    typer.Argument(parser=local_path, metavar="FOLDER...", help="Organisations' folders, or one that holds them."),
-]
+Folders = Annotated[list[Path], path_argument("FOLDER...", "Organisations' folders, or one that holds them.")]
 
 
 def add_operations(app: typer.Typer) -> None:
@@ -41,7 +37,7 @@ def doctor(folders: Folders, json: Json = False) -> None:
 def status(
     folders: Folders,
     ask: Annotated[
-        bool, typer.Option("--ask", help="Ask the server too, by a coordinator's folder: who is connected, what waits.")
+        bool, flag("--ask", "Ask the server too, by a coordinator's folder: who is connected, what waits.")
     ] = False,
     json: Json = False,
 ) -> None:
@@ -55,11 +51,9 @@ def status(
 
 
 def approve(
-    digest: Annotated[str, typer.Argument(metavar="DIGEST", help="Of the plan's terms, as the refusal prints it.")],
-    site: Annotated[Path, typer.Option("--site", parser=local_path, metavar="FOLDER", help="The party's folder.")],
-    withdraw: Annotated[
-        bool, typer.Option("--withdraw", help="Take the approval back; no session has used it.")
-    ] = False,
+    digest: Annotated[str, argument("DIGEST", "Of the plan's terms, as the refusal prints it.")],
+    site: Annotated[Path, path_option("--site", "The party's folder.", "FOLDER")],
+    withdraw: Annotated[bool, flag("--withdraw", "Take the approval back; no session has used it.")] = False,
     json: Json = False,
 ) -> None:
     """Approve a plan, where a policy asks for a person: it admits one session, and the site need not be restarted."""

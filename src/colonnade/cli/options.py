@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -13,35 +13,54 @@ from colonnade.foundation.errors import StudyError
 from colonnade.foundation.locks import require_locks
 from colonnade.foundation.parts import local_path
 
-StudyFile = Annotated[Path, typer.Argument(parser=local_path, metavar="STUDY", help="Study file (TOML).")]
-ReleaseFile = Annotated[Path, typer.Argument(parser=local_path, metavar="RELEASE", help="Release file that fit wrote.")]
-Strict = Annotated[
-    bool, typer.Option("--strict", help="Refuse what comes with a warning, and any value that is not as declared.")
-]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else.")]
-Full = Annotated[bool, typer.Option("--full", help="Print all tables and notes, not the verdict alone.")]
-Force = Annotated[bool, typer.Option("--force", help="Overwrite a release that is there already.")]
-Html = Annotated[
-    Path | None, typer.Option("--html", parser=local_path, metavar="FILE", help="Page to write, readable offline.")
-]
+
+def path_option(flags: str, help: str, metavar: str = "FILE") -> Any:
+    """Return an option for a place on this machine; several spellings of it are separated by blanks."""
+    return typer.Option(*flags.split(), parser=local_path, metavar=metavar, help=help)
+
+
+def path_argument(metavar: str, help: str) -> Any:
+    """Return an argument for a place on this machine."""
+    return typer.Argument(parser=local_path, metavar=metavar, help=help)
+
+
+def option(name: str, metavar: str, help: str, **more: Any) -> Any:
+    """Return an option with a value."""
+    return typer.Option(name, metavar=metavar, help=help, **more)
+
+
+def flag(name: str, help: str) -> Any:
+    """Return an option without a value."""
+    return typer.Option(name, help=help)
+
+
+def argument(metavar: str, help: str) -> Any:
+    """Return an argument that is no place."""
+    return typer.Argument(metavar=metavar, help=help)
+
+
+StudyFile = Annotated[Path, path_argument("STUDY", "Study file (TOML).")]
+ReleaseFile = Annotated[Path, path_argument("RELEASE", "Release file that fit wrote.")]
+Strict = Annotated[bool, flag("--strict", "Refuse what comes with a warning, and any value that is not as declared.")]
+Json = Annotated[bool, flag("--json", "Print one JSON object on standard output and nothing else.")]
+Full = Annotated[bool, flag("--full", "Print all tables and notes, not the verdict alone.")]
+Force = Annotated[bool, flag("--force", "Overwrite a release that is there already.")]
+Html = Annotated[Path | None, path_option("--html", "Page to write, readable offline.")]
 ApprovedPlans = Annotated[
-    list[str] | None,
-    typer.Option("--approve", metavar="DIGEST", help="A plan that a person has approved, by the digest of its terms."),
+    list[str] | None, option("--approve", "DIGEST", "A plan that a person has approved, by the digest of its terms.")
 ]
 Evidence = Annotated[
     Path | None,
-    typer.Option(
+    path_option(
         "--evidence",
-        parser=local_path,
-        metavar="FOLDER",
-        help="Keep each party's evidence here, so that it can be audited; unsigned, it convicts nobody.",
+        "Keep each party's evidence here, so that it can be audited; unsigned, it convicts nobody.",
+        "FOLDER",
     ),
 ]
 
 
 Queries = Annotated[
-    list[str] | None,
-    typer.Option("--query", metavar="PARTY=SELECT", help="The query of a party whose data is a database's address."),
+    list[str] | None, option("--query", "PARTY=SELECT", "The query of a party whose data is a database's address.")
 ]
 
 

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from colonnade.cli.options import Json, Queries, Strict
+from colonnade.cli.options import Json, Queries, Strict, option, path_argument, path_option
 from colonnade.cli.screen import print_json, stderr, tell_own
 from colonnade.foundation.errors import StudyError
-from colonnade.foundation.parts import local_path
 
 if TYPE_CHECKING:
     from colonnade.model import PublicModel, Scores
@@ -19,48 +18,34 @@ if TYPE_CHECKING:
 
 
 def predict(
-    model: Annotated[
-        Path, typer.Argument(parser=local_path, metavar="MODEL", help="Model file that fit or solve wrote.")
-    ],
+    model: Annotated[Path, path_argument("MODEL", "Model file that fit or solve wrote.")],
     data: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--data",
-            metavar="[PARTY=]FILE",
-            help="One wide file, or one file for each party: repeat the option. With --study: the party's new records.",
+            "[PARTY=]FILE",
+            "One wide file, or one file for each party: repeat the option. With --study: the party's new records.",
         ),
     ] = None,
     query: Queries = None,
     id_columns: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--id",
-            metavar="[PARTY=]COLUMN",
-            help="Match files by this column of all, or of one party: repeat the option. Row by row if not given.",
+            "[PARTY=]COLUMN",
+            "Match files by this column of all, or of one party: repeat the option. Row by row if not given.",
         ),
     ] = None,
     study: Annotated[
-        Path | None,
-        typer.Option(
-            "--study",
-            parser=local_path,
-            metavar="STUDY",
-            help="Score across the parties of this study file; needs --to.",
-        ),
+        Path | None, path_option("--study", "Score across the parties of this study file; needs --to.", "STUDY")
     ] = None,
     receiver: Annotated[
-        str | None, typer.Option("--to", metavar="PARTY", help="The one party that opens the scores, with --study.")
+        str | None, option("--to", "PARTY", "The one party that opens the scores, with --study.")
     ] = None,
     approve: Annotated[
-        list[str] | None,
-        typer.Option("--approve", metavar="DIGEST", help="A prediction that a person has approved, with --study."),
+        list[str] | None, option("--approve", "DIGEST", "A prediction that a person has approved, with --study.")
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", parser=local_path, metavar="FILE", help="CSV file to write; standard output if not given."
-        ),
-    ] = None,
+    out: Annotated[Path | None, path_option("--out", "CSV file to write; standard output if not given.")] = None,
     strict: Strict = False,
     json: Json = False,
 ) -> None:

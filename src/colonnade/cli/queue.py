@@ -8,11 +8,10 @@ from typing import Annotated
 
 import typer
 
-from colonnade.cli.options import Json, require_engine
+from colonnade.cli.options import Json, argument, flag, option, path_argument, require_engine
 from colonnade.cli.screen import print_json
 from colonnade.cli.screen import show as answered
 from colonnade.foundation.errors import StudyError
-from colonnade.foundation.parts import local_path
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -20,22 +19,17 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-Folder = Annotated[Path, typer.Argument(parser=local_path, metavar="FOLDER", help="The coordinator's folder.")]
+Folder = Annotated[Path, path_argument("FOLDER", "The coordinator's folder.")]
 
 
 @app.command(short_help="Ask for a session.")
 def add(
     folder: Folder,
-    study: Annotated[
-        str, typer.Option("--study", metavar="NAME", help="Which study; the folder's own if not given.")
-    ] = "",
+    study: Annotated[str, option("--study", "NAME", "Which study; the folder's own if not given.")] = "",
     at: Annotated[
-        str | None,
-        typer.Option("--at", metavar="TIME", help="Not before, as 2026-11-16T08:00+00:00; now if not given."),
+        str | None, option("--at", "TIME", "Not before, as 2026-11-16T08:00+00:00; now if not given.")
     ] = None,
-    every: Annotated[
-        float, typer.Option("--every", metavar="HOURS", min=0, help="Again and again; each session is a spend.")
-    ] = 0.0,
+    every: Annotated[float, option("--every", "HOURS", "Again and again; each session is a spend.", min=0)] = 0.0,
     json: Json = False,
 ) -> None:
     """Put a session into the queue; `queue work` runs it."""
@@ -68,7 +62,7 @@ def show(folder: Folder, json: Json = False) -> None:
 
 
 @app.command(short_help="Take back a session that waits.")
-def drop(folder: Folder, number: Annotated[int, typer.Argument(metavar="NUMBER", help="Its number.")]) -> None:
+def drop(folder: Folder, number: Annotated[int, argument("NUMBER", "Its number.")]) -> None:
     """Take a waiting session out of the queue."""
     require_engine()
     from colonnade.flare.queue import SessionQueue
@@ -79,8 +73,7 @@ def drop(folder: Folder, number: Annotated[int, typer.Argument(metavar="NUMBER",
 
 @app.command(short_help="Run what is due, one after the other, until stopped.")
 def work(
-    folder: Folder,
-    until_empty: Annotated[bool, typer.Option("--until-empty", help="Leave when nothing waits any more.")] = False,
+    folder: Folder, until_empty: Annotated[bool, flag("--until-empty", "Leave when nothing waits any more.")] = False
 ) -> None:
     """Run the queue's sessions, one after the other. Started again, it goes on with what was queued or under way."""
     require_engine()

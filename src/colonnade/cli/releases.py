@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from colonnade.cli.options import Html, Json, ReleaseFile, names_in
+from colonnade.cli.options import Html, Json, ReleaseFile, argument, flag, names_in, option, path_option
 from colonnade.cli.screen import print_json, show, stderr, stdout
 from colonnade.foundation.errors import StudyError
-from colonnade.foundation.parts import local_path
 
 if TYPE_CHECKING:
     from colonnade.mechanism.release import ReleaseRecord
@@ -36,28 +35,24 @@ class Shrinkage(StrEnum):
 
 
 Given = Annotated[
-    list[str] | None,
-    typer.Option("--given", metavar="COLUMN=LEVEL", help="Only records with this level; repeat for more columns."),
+    list[str] | None, option("--given", "COLUMN=LEVEL", "Only records with this level; repeat for more columns.")
 ]
 Impossible = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--impossible",
-        metavar="A=X,B=Y",
-        help="Two levels that no record has together, besides those that the study declares; may be repeated.",
+        "A=X,B=Y",
+        "Two levels that no record has together, besides those that the study declares; may be repeated.",
     ),
 ]
 LedgerFiles = Annotated[
     list[Path] | None,
-    typer.Option(
-        "--ledger",
-        parser=local_path,
-        metavar="FILE",
-        help="A party's ledger: the page then shows what its data had spent before, and with this release.",
+    path_option(
+        "--ledger", "A party's ledger: the page then shows what its data had spent before, and with this release."
     ),
 ]
 FREE = "Everything here is computed from the release alone and costs no privacy."
-Seed = Annotated[int, typer.Option("--seed", metavar="S", help="The same seed gives the same answer.")]
+Seed = Annotated[int, option("--seed", "S", "The same seed gives the same answer.")]
 
 
 def read_opened(path: Path) -> ReleaseRecord:
@@ -106,10 +101,9 @@ def report(release: ReleaseFile, html: Html = None, ledger: LedgerFiles = None, 
 def tables(
     release: ReleaseFile,
     columns: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[A [B]]", help="One column, or two for their cross table; all if none."),
+        list[str] | None, argument("[A [B]]", "One column, or two for their cross table; all if none.")
     ] = None,
-    csv: Annotated[bool, typer.Option("--csv", help="Print lines of comma-separated values and nothing else.")] = False,
+    csv: Annotated[bool, flag("--csv", "Print lines of comma-separated values and nothing else.")] = False,
     html: Html = None,
     seed: Seed = 0,
     json: Json = False,
@@ -145,15 +139,13 @@ def tables(
 
 def synthesize(
     release: ReleaseFile,
-    rows: Annotated[int, typer.Option("--rows", metavar="N", min=1, help="How many rows.")],
-    out: Annotated[
-        Path, typer.Option("--out", parser=local_path, metavar="FILE", help="CSV or Parquet file to write.")
-    ],
+    rows: Annotated[int, option("--rows", "N", "How many rows.", min=1)],
+    out: Annotated[Path, path_option("--out", "CSV or Parquet file to write.")],
     given: Given = None,
     impossible: Impossible = None,
     seed: Seed = 0,
     anyway: Annotated[
-        bool, typer.Option("--anyway", help="Draw rows even if independent columns are expected to be as good.")
+        bool, flag("--anyway", "Draw rows even if independent columns are expected to be as good.")
     ] = False,
     json: Json = False,
 ) -> None:
@@ -193,48 +185,34 @@ def solve(
     release: ReleaseFile,
     task: Annotated[
         Regression | None,
-        typer.Option(
+        option(
             "--task",
-            metavar="linear|logistic|multinomial|poisson",
-            help="The study's if not given; multinomial for a label of several levels.",
+            "linear|logistic|multinomial|poisson",
+            "The study's if not given; multinomial for a label of several levels.",
         ),
     ] = None,
     label: Annotated[
-        str | None,
-        typer.Option(
-            "--label", metavar="COLUMN", help="A column, or a level such as sex=Male; the study's if not given."
-        ),
+        str | None, option("--label", "COLUMN", "A column, or a level such as sex=Male; the study's if not given.")
     ] = None,
-    features: Annotated[
-        str | None, typer.Option("--features", metavar="A,B,...", help="Columns to use; all if not given.")
-    ] = None,
+    features: Annotated[str | None, option("--features", "A,B,...", "Columns to use; all if not given.")] = None,
     numbers: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--numbers",
-            metavar="A,B,...",
-            help="Columns released by their bins to take as numbers; as the study says if not given, none if empty.",
+            "A,B,...",
+            "Columns released by their bins to take as numbers; as the study says if not given, none if empty.",
         ),
     ] = None,
     given: Given = None,
     penalty: Annotated[
-        Shrinkage, typer.Option("--penalty", metavar="ridge|lasso|elastic-net", help="What keeps weights small.")
+        Shrinkage, option("--penalty", "ridge|lasso|elastic-net", "What keeps weights small.")
     ] = Shrinkage.RIDGE,
     ridge: Annotated[
-        float | None,
-        typer.Option(
-            "--ridge", metavar="X", help="Strength of the penalty per record; chosen from the noise if not given."
-        ),
+        float | None, option("--ridge", "X", "Strength of the penalty per record; chosen from the noise if not given.")
     ] = None,
-    method: Annotated[
-        str, typer.Option("--method", metavar="NAME", help="default, zhang (regularise and trim) or raw.")
-    ] = "default",
-    path: Annotated[
-        bool, typer.Option("--path", help="One model for each of several strengths of the penalty.")
-    ] = False,
-    out: Annotated[
-        Path | None, typer.Option("--out", parser=local_path, metavar="FILE", help="Model file to write.")
-    ] = None,
+    method: Annotated[str, option("--method", "NAME", "default, zhang (regularise and trim) or raw.")] = "default",
+    path: Annotated[bool, flag("--path", "One model for each of several strengths of the penalty.")] = False,
+    out: Annotated[Path | None, path_option("--out", "Model file to write.")] = None,
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
@@ -275,7 +253,7 @@ def solve(
 
 def components(
     release: ReleaseFile,
-    shown: Annotated[int, typer.Option("--show", metavar="K", min=1, help="Components to print.")] = 5,
+    shown: Annotated[int, option("--show", "K", "Components to print.", min=1)] = 5,
     json: Json = False,
 ) -> None:
     """Show principal components and the largest correlations of a release's columns. It costs no privacy."""

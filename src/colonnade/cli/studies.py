@@ -8,10 +8,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from colonnade.cli.options import ApprovedPlans, Evidence, Force, Full, Html, Json, Strict, StudyFile
+from colonnade.cli.options import (
+    ApprovedPlans,
+    Evidence,
+    Force,
+    Full,
+    Html,
+    Json,
+    Strict,
+    StudyFile,
+    argument,
+    flag,
+    option,
+    path_option,
+)
 from colonnade.cli.screen import show, stderr, stoppable, tell_evidence, tell_own
 from colonnade.foundation.errors import DataError
-from colonnade.foundation.parts import local_path
 
 if TYPE_CHECKING:
     from colonnade.foundation.randomness import Randomness
@@ -20,16 +32,13 @@ if TYPE_CHECKING:
 
 Compare = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--compare",
-        metavar="WHAT=A,B,...",
-        help="Plans side by side: epsilon, delta, collusion, release, bins[:COLUMN], bounds[:COLUMN]; may be repeated.",
+        "WHAT=A,B,...",
+        "Plans side by side: epsilon, delta, collusion, release, bins[:COLUMN], bounds[:COLUMN]; may be repeated.",
     ),
 ]
-Rows = Annotated[
-    int | None,
-    typer.Option("--rows", metavar="N", min=2, help="Number of common records, in the place of [study] rows."),
-]
+Rows = Annotated[int | None, option("--rows", "N", "Number of common records, in the place of [study] rows.", min=2)]
 DEFAULT_RELEASE = Path("release.json")
 UNSPENT = "{:,} records. Nothing has been spent."
 
@@ -81,25 +90,21 @@ def rehearse(
     study: StudyFile,
     public: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--rows",
-            metavar="[PARTY=]FILE",
-            help="Public rows like those of the study: one file with all columns, or PARTY=FILE for each party.",
+            "[PARTY=]FILE",
+            "Public rows like those of the study: one file with all columns, or PARTY=FILE for each party.",
         ),
     ] = None,
     records: Annotated[
-        int | None,
-        typer.Option("--records", metavar="N", min=2, help="Number of common records; [study] rows if not given."),
+        int | None, option("--records", "N", "Number of common records; [study] rows if not given.", min=2)
     ] = None,
     compare: Compare = None,
     share: Annotated[
-        float | None,
-        typer.Option("--share", metavar="P", help="Public share of positive records, where no rows are named."),
+        float | None, option("--share", "P", "Public share of positive records, where no rows are named.")
     ] = None,
-    releases: Annotated[
-        int, typer.Option("--releases", metavar="M", min=4, help="Releases to simulate for each plan.")
-    ] = 20,
-    seed: Annotated[int, typer.Option("--seed", metavar="S", help="The same seed gives the same answer.")] = 0,
+    releases: Annotated[int, option("--releases", "M", "Releases to simulate for each plan.", min=4)] = 20,
+    seed: Annotated[int, option("--seed", "S", "The same seed gives the same answer.")] = 0,
     strict: Strict = False,
     html: Html = None,
     json: Json = False,
@@ -136,19 +141,10 @@ def rehearse(
 
 def fit(
     study: StudyFile,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", parser=local_path, metavar="FILE", help=f"Release file to write; {DEFAULT_RELEASE} if not given."
-        ),
-    ] = None,
-    model: Annotated[
-        Path | None,
-        typer.Option("--model", parser=local_path, metavar="FILE", help="Model file to write, for predict."),
-    ] = None,
+    out: Annotated[Path | None, path_option("--out", f"Release file to write; {DEFAULT_RELEASE} if not given.")] = None,
+    model: Annotated[Path | None, path_option("--model", "Model file to write, for predict.")] = None,
     epsilon: Annotated[
-        float | None,
-        typer.Option("--epsilon", metavar="E", help="What a whole record is worth, in the place of the study's."),
+        float | None, option("--epsilon", "E", "What a whole record is worth, in the place of the study's.")
     ] = None,
     rows: Rows = None,
     force: Force = False,
@@ -156,20 +152,14 @@ def fit(
     json: Json = False,
     strict: Strict = False,
     approve: ApprovedPlans = None,
-    seed: Annotated[
-        str | None, typer.Option("--seed", metavar="HEX", help="For simulations only; the release says so.")
-    ] = None,
+    seed: Annotated[str | None, option("--seed", "HEX", "For simulations only; the release says so.")] = None,
     workers: Annotated[
-        int | None,
-        typer.Option("--workers", metavar="N", min=1, help="Threads for work on row blocks; all cores if not given."),
+        int | None, option("--workers", "N", "Threads for work on row blocks; all cores if not given.", min=1)
     ] = None,
     cluster: Annotated[
-        str | None,
-        typer.Option("--cluster", metavar="ADDRESS", help="Dask scheduler whose workers do it, e.g. tcp://host:8786."),
+        str | None, option("--cluster", "ADDRESS", "Dask scheduler whose workers do it, e.g. tcp://host:8786.")
     ] = None,
-    device: Annotated[
-        str, typer.Option("--device", metavar="cpu|cuda", help="Where the secure product is computed.")
-    ] = "cpu",
+    device: Annotated[str, option("--device", "cpu|cuda", "Where the secure product is computed.")] = "cpu",
     evidence: Evidence = None,
 ) -> None:
     """Run a study with all parties in this process, on their files, and spend its epsilon once."""
@@ -218,14 +208,12 @@ def fit(
 
 
 def schema(
-    data: Annotated[str, typer.Argument(metavar="DATA", help="A party's file, or a database's address.")],
-    party: Annotated[
-        str | None, typer.Option("--party", metavar="NAME", help="The party's name; the file's if not given.")
-    ] = None,
+    data: Annotated[str, argument("DATA", "A party's file, or a database's address.")],
+    party: Annotated[str | None, option("--party", "NAME", "The party's name; the file's if not given.")] = None,
     public_data: Annotated[
-        bool, typer.Option("--public-data", help="The data is public: take bounds, levels and forms from it.")
+        bool, flag("--public-data", "The data is public: take bounds, levels and forms from it.")
     ] = False,
-    query: Annotated[str | None, typer.Option("--query", metavar="SELECT", help="Of a database.")] = None,
+    query: Annotated[str | None, option("--query", "SELECT", "Of a database.")] = None,
 ) -> None:
     """Draft a party's part of a study file, with a "?" wherever a person has to write what is publicly known."""
     from colonnade.data.drafts import draft_columns

@@ -9,19 +9,16 @@ from typing import Annotated
 
 import typer
 
+from colonnade.cli.options import flag, path_argument
 from colonnade.foundation.errors import StudyError
-from colonnade.foundation.parts import local_path
 
 
 def studio(
-    study: Annotated[
-        Path | None,
-        typer.Argument(parser=local_path, metavar="[STUDY]", help="Study file to open; its folder is the studio's."),
-    ] = None,
+    study: Annotated[Path | None, path_argument("[STUDY]", "Study file to open; its folder is the studio's.")] = None,
     port: Annotated[
         int, typer.Option("--port", metavar="N", min=0, max=65535, help="Port of 127.0.0.1; 0 takes a free one.")
     ] = 0,
-    no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address and open nothing.")] = False,
+    no_browser: Annotated[bool, flag("--no-browser", "Print the address and open nothing.")] = False,
 ) -> None:
     """Open a page on this machine to plan a study in, run it, and look at releases and ledgers."""
     from colonnade.report.pages import require
