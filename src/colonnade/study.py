@@ -23,7 +23,7 @@ from colonnade.mechanism.accounting import check_epsilon
 from colonnade.mechanism.moments import Layout
 from colonnade.mechanism.objective import Calibration, Purpose, Task, layout_of, with_interactions, with_sums
 from colonnade.mechanism.plan import Offer, Terms
-from colonnade.planning.agreement import Agreement, Organisation, reason_of
+from colonnade.planning.agreement import PROOFS, Agreement, Organisation, reason_of
 from colonnade.planning.query import RELEASES
 from colonnade.planning.session_plan import SessionPlan, plan_session
 
@@ -57,6 +57,7 @@ STUDY_KEYS = (
     "parameters",
     "purpose",
     "id_form",
+    "proofs",
 )
 NEEDED = ("name", "task", "label")
 PARTY_KEYS = (
@@ -382,6 +383,7 @@ class _Reader:
             "purpose": lambda: Purpose(terms.choice("purpose", [p.value for p in Purpose], "label")),
             "ids": lambda: IdTerms(terms.texts("id_form") if "id_form" in terms else (), self._parts()),
             "reason": lambda: reason_of(terms.text("reason")) if "reason" in terms else "",
+            "proofs": lambda: terms.choice("proofs", PROOFS) if "proofs" in terms else "",
         }
         out = {}
         for key, read in readers.items():

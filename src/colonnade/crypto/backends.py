@@ -102,6 +102,20 @@ def chain_bytes(name: str, spec: ChainSpec, me: int) -> int:
     return chain_party(name).planned_bytes(spec, me)
 
 
+def proven_party(inner: type[PartyProduct]) -> type[PartyProduct]:
+    """A party's side that proves that what this one sends is made of numbers within their bounds."""
+    from colonnade.crypto.ranges.party import proven_kind
+
+    return proven_kind(inner)
+
+
+def proof_bytes(spec: ProductSpec, me: int) -> int:
+    """The bytes that one party sends for its proofs, and for those of its partners."""
+    from colonnade.crypto.ranges.party import planned_proof_bytes
+
+    return planned_proof_bytes(spec, me)
+
+
 def require_private(name: str) -> Backend:
     """The product of this name, once it may leave the process: it must show no column to another role."""
     backend = BACKENDS[name]

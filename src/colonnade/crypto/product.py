@@ -264,6 +264,8 @@ class ProductNeeds:
     own_reach: int
     """Bounds what parties add to the same words without the gain: sums of one owner, such as traces."""
     chains: tuple[ChainNeeds, ...] = ()
+    proved: int = 0
+    """Records, where parties prove that what they send is made of numbers within their bounds; else 0."""
 
 
 @dataclass(frozen=True)

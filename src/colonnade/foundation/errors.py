@@ -16,6 +16,7 @@ ColonnadeError
 ├ LedgerError       a budget is spent, or its book is damaged
 ├ ProtocolError     a message came at the wrong time or from the wrong session
 │ └ MessageError    a message is malformed
+│   └ ProofError    a partner has not proved that its words are made of numbers within their bounds
 ├ ProductError      a secure product cannot be formed
 ├ AlignmentError    ids cannot be matched
 ├ StoppedError      a person stopped a session
@@ -87,6 +88,10 @@ class ProtocolError(ColonnadeError):
 
 class MessageError(ProtocolError):
     """A message is malformed."""
+
+
+class ProofError(MessageError):
+    """A partner has not proved, or not checked, by the rules that words are made of numbers within their bounds."""
 
 
 class ProductError(ColonnadeError):

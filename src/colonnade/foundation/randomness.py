@@ -75,6 +75,10 @@ class Randomness:
             return Randomness()
         return Randomness.derived(derive(self._seed, "child " + label), self._simulated)
 
+    def again(self) -> Randomness:
+        """A source that gives the same children each time: this one, or one of a secret that is drawn now."""
+        return Randomness.derived(self.bytes(32)) if self._seed is None else self
+
     def _count(self, size: int) -> None:
         self._used += size
         if self._seed is None and self._used > REKEY_BYTES:

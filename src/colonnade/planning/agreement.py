@@ -25,6 +25,8 @@ from colonnade.planning.query import ORDERS, Evaluated, Query, query_of
 LONGEST_REASON = 1000
 """Characters."""
 AUDITOR = re.compile("[0-9a-f]{64}")
+REQUIRED, WHERE_THEY_FIT = PROOFS = "required", "where they fit"
+"""Whether parties prove that what they send is made of numbers within their bounds."""
 
 
 @dataclass(frozen=True)
@@ -143,6 +145,8 @@ class Agreement:
     auditors: tuple[str, ...] = ()
     """Public keys (Ed25519, hexadecimal) of those who may audit a party of its sessions."""
     ids: IdTerms = AS_THEY_ARE
+    proofs: str = ""
+    """REQUIRED, WHERE_THEY_FIT, or empty: then parties prove nothing."""
 
     def __post_init__(self) -> None:
         BACKENDS[self.product]
@@ -160,6 +164,8 @@ class Agreement:
         for name, column in self.schema.parties[owner].items():
             if label in column.sources and name != label:
                 raise StudyError(f"column {name} is derived from the label {label}, which a prediction does not have")
+        if self.proofs not in ("", *PROOFS):
+            raise StudyError(f"proofs must be {' or '.join(map(repr, PROOFS))}, got proofs={self.proofs!r}")
         reason_of(self.reason)
         for key in self.auditors:
             if AUDITOR.fullmatch(key) is None or self.auditors.count(key) > 1:
@@ -331,6 +337,7 @@ FORMS: Mapping[str, Form] = {
         lambda own: {p: Organisation(**o) for p, o in own.items()},
         {},
     ),
+    "proofs": Form(_same, _same, ""),
 }
 """In the order in which they are written."""
 ALWAYS = tuple(FORMS)[: tuple(FORMS).index("impossible")]

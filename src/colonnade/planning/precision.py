@@ -53,7 +53,11 @@ def check_squares(rows: int, blocks: Iterable[Block]) -> None:
 
 
 def fit_sizes(
-    plan: PrivacyPlan, rows: int, sizes: Callable[[ProductNeeds], ProductSizes], local: LocalPlan | None = None
+    plan: PrivacyPlan,
+    rows: int,
+    sizes: Callable[[ProductNeeds], ProductSizes],
+    local: LocalPlan | None = None,
+    proved: bool = False,
 ) -> tuple[Grid, ProductSizes]:
     """The grid, and the sizes of a product that has an error of its own.
 
@@ -82,6 +86,7 @@ def fit_sizes(
                     hints=_coalition_columns(plan, made),
                     own_reach=ceil(own * REPLANNED),
                     chains=() if local is None else _chain_needs(plan, grid, local),
+                    proved=rows if proved else 0,
                 )
             )
         except ProductError as refused:

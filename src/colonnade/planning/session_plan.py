@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.crypto.backends import BACKENDS, chain_bytes, chain_party, require_chains
+from colonnade.crypto.backends import BACKENDS, chain_bytes, chain_party, proof_bytes, proven_party, require_chains
 from colonnade.crypto.product import Backend, ChainSpec, Cross, Integers, ProductSizes, ProductSpec
 from colonnade.foundation.canonical import canonical_digest
 from colonnade.foundation.grid import Grid
@@ -55,6 +55,7 @@ from colonnade.planning.precision import (
     grid_bound,
     require_room,
 )
+from colonnade.planning.proofs import DEVIATES, FOLLOWS, choose_proofs, committed_bits, proved_groups, require_provable
 from colonnade.planning.query import Query
 
 TYPICAL_ROWS = 10_000
@@ -77,6 +78,19 @@ class SessionPlan:
     """What parties make of their columns, where there are interactions."""
     chain_gains: Mapping[int, int] = field(default_factory=dict)
     """For products of each number of owners above two, their gain."""
+    unproved: str = ""
+    """Why parties prove nothing of what they send, where the agreement would have it where it fits."""
+
+    @property
+    def proved(self) -> bool:
+        """Whether parties prove that what they send is made of numbers within their bounds."""
+        return bool(self.spec.groups)
+
+    @property
+    def promise(self) -> str:
+        """Against whom the epsilons hold; where no two parties' columns are multiplied nothing has to be proved."""
+        alone = bool(self.agreement.proofs) and not self.spec.crosses and self.local is None
+        return DEVIATES if self.proved or alone else FOLLOWS
 
     @property
     def released(self) -> str:
@@ -158,7 +172,8 @@ class SessionPlan:
     @property
     def product_rounds(self) -> tuple[str, ...]:
         """The rounds of all products of the session, in their order."""
-        rounds = party_product(self.agreement.product).rounds if self.spec.crosses else ()
+        product = party_product(self.agreement.product)
+        rounds = (proven_party(product) if self.proved else product).rounds if self.spec.crosses else ()
         return rounds if self.chains is None else rounds + chain_party(self.agreement.product).rounds(self.chains)
 
     def made_columns(self, party: str, encoded: IntegerColumns, coins: bytes) -> IntegerColumns:
@@ -217,6 +232,8 @@ class SessionPlan:
     def sent(self) -> dict[str, int]:
         """The bytes that each party is expected to send: sealed columns, products and the submission."""
         sizes = [self.backend.sent(self.spec, k) if self.spec.crosses else 0 for k in range(len(self.parties))]
+        if self.proved:
+            sizes = [size + proof_bytes(self.spec, k) for k, size in enumerate(sizes)]
         if self.chains is not None:
             sizes = [size + chain_bytes(self.agreement.product, self.chains, k) for k, size in enumerate(sizes)]
         return {name: 8 * self.length + size for name, size in zip(self.parties, sizes, strict=True)}
@@ -235,7 +252,7 @@ class SessionPlan:
     def exposures(self) -> tuple[Leakage, ...]:
         """What each party could read of each partner's keys if it did not follow the protocol."""
         left, collusion = self.backend.key_left, self.plan.collusion
-        if left is None:
+        if left is None or self.proved:
             return ()
         noise, at = self.cross_noise(min(map(self.plan.share, self.parties))), self.chain_start - self.cross_start
         found = () if not self.spec.crosses else exposures(self.spec, noise.part(0, at), collusion, left)
@@ -246,7 +263,7 @@ class SessionPlan:
     @cached_property
     def tellings(self) -> tuple[Telling, ...]:
         """What each party's partners could be told of its records if they did not follow the protocol."""
-        if not self.backend.private or self.length == self.cross_start:
+        if not self.backend.private or self.length == self.cross_start or self.proved:
             return ()
         # Where no key is spelt, opened integers are searched for within their reach.
         word = self.spec.modulus_bits if self.backend.key_left else log2(2 * self.spec.reach + 1)
@@ -321,6 +338,8 @@ class SessionPlan:
             "grid": {"bound": self.grid.bound, "modulus_bits": self.spec.modulus_bits, "gain": self.spec.gain},
             "error_factor": fraction_text(plan.error_factor),
             **({"narrowed": _texts(plan.narrowed)} if plan.narrowed else {}),
+            **({"promise": self.promise} if self.agreement.proofs else {}),
+            **({"without_proofs": self.unproved} if self.unproved else {}),
             "forecast": {
                 "noise_to_signal": self.forecast.noise_to_signal,
                 "explained": self.forecast.explained,
@@ -349,6 +368,8 @@ class SessionPlan:
             "error_factor": fraction_text(self.plan.error_factor),
             "release": self.released,
         }
+        if self.proved:
+            content["proofs"] = self.promise
         if self.plan.narrowed:
             content["narrowed"] = _texts(self.plan.narrowed)
         if self.chain_gains:
@@ -435,6 +456,10 @@ def foretold(agreement: Agreement, rows: int) -> tuple[float, float | None]:
 
 
 def _plan_session(agreement: Agreement, rows: int, identity: bytes, promised: bool = True) -> SessionPlan:
+    return choose_proofs(agreement, lambda proved: _planned(agreement, rows, identity, promised, proved))
+
+
+def _planned(agreement: Agreement, rows: int, identity: bytes, promised: bool, proved: bool) -> SessionPlan:
     check_rows(rows)
     query, plan = draft_plan(agreement, rows)
     layout, blocks = plan.layout, tuple(item.block for item in plan.blocks)
@@ -451,15 +476,22 @@ def _plan_session(agreement: Agreement, rows: int, identity: bytes, promised: bo
         if local.chains:
             require_chains(agreement.product)
         sizes = ProductSizes(chain_gains={len(chain.owners): 1 for chain in local.chains})
+    if proved and len(layout.owners) > 1:
+        require_provable(agreement, layout)
+    proved = proved and bool(crosses)
     if choose is not None and (crosses or (local is not None and local.chains)):
-        grid, sizes = fit_sizes(plan, rows, choose, local)
+        grid, sizes = fit_sizes(plan, rows, choose, local, proved)
     else:
         grid = Grid(grid_bound(plan, rows))
     # What rounding and the product's own error cost is known now, and is paid for.
     paid = replace(_terms(agreement, rows), bound=grid.bound, error_factor=sizes.error_factor, errors=sizes.moves)
     plan = agreement.budget.plan(layout, blocks, replace(paid, promised=promised))
     reach = sizes.reach or cross_reach(plan, rows, grid)
-    spec = ProductSpec(identity, layout.owners, rows, grid.bound, crosses, sizes.modulus_bits, sizes.gain, reach)
+    groups = proved_groups(agreement, layout) if proved else ()
+    words = sizes.modulus_bits, sizes.gain, reach
+    spec = ProductSpec(identity, layout.owners, rows, grid.bound, crosses, *words, groups)
+    if proved:
+        committed_bits(spec)
     require_room(plan, spec, sizes.error, sizes.chain_gains)
     return SessionPlan(agreement, rows, identity, plan, grid, spec, query, local, sizes.chain_gains)
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from colonnade.crypto.backends import require_private
+from colonnade.crypto.backends import proven_party, require_private
 from colonnade.crypto.product import (
     Integers,
     Parcel,
@@ -108,7 +108,8 @@ def best_product(session: SessionPlan, workers: Workers) -> type[PartyProduct]:
     """The fastest side for these workers; the words are the same with any."""
     # Another machine may lack the compiled loops.
     spec = None if workers.remote else session.spec
-    return party_product(session.agreement.product, workers.device, spec)
+    found = party_product(session.agreement.product, workers.device, spec)
+    return proven_party(found) if session.proved else found
 
 
 @dataclass

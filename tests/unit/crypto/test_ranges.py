@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from colonnade.crypto.alignment.base_ot import BaseSender
 from colonnade.crypto.alignment.kernels import AlignmentKernels
-from colonnade.crypto.chains.transfer import COLUMNS, padded
+from colonnade.crypto.chains.transfer import COLUMNS, BitRows, _challenge, _drawn, padded
 from colonnade.crypto.lattice.kernels import NumpyKernels
 from colonnade.crypto.lattice.parameters import DEVIATIONS, TAU, N, error_sum, proved_tau
 from colonnade.crypto.product import Words
@@ -227,17 +227,34 @@ def test_an_error_beyond_the_proved_bound_is_refused(seals: bool, times: Fractio
         proof.run()
 
 
-class OtherBits(BitCommitter):
-    """In one row of the transfers the bit is another one in some columns."""
+class MixedRows(BitRows):
+    """In one row of each matrix the bit is another one in some columns; sums are of what is sent."""
 
     columns = 64
 
+    def matrix(self, bits: Words) -> tuple[bytes, Words]:
+        rows = padded(len(bits))
+        chosen = np.concatenate([bits, self._randomness.words(rows - len(bits)) & np.uint64(1)])
+        columns = _drawn(self._zeros, rows // 64)
+        matrix = columns ^ np.packbits(chosen.astype(np.uint8), bitorder="little").view(np.uint64)
+        for stream, column in zip(self._ones, matrix, strict=True):
+            stream.add_to(column)
+        matrix[: self.columns, 0] ^= np.uint64(4)
+        own = self._kernels.rows_of(columns)
+        challenge = _challenge(self._context, self._number, matrix)
+        sums = self._kernels.combine(np.concatenate([own, chosen[:, None]], axis=1), challenge)
+        self._number += 1
+        return matrix.tobytes() + sums.tobytes(), own[: len(bits)]
+
+
+class OtherBits(BitCommitter):
+    """In one row of the transfers the bit is another one in some columns."""
+
+    rows = MixedRows
+
     def commit(self, bits: Bits) -> bytes:
-        body = bytearray(super().commit(bits))
-        size = padded(len(bits)) // 8
-        for column in range(self.columns):
-            body[column * size] ^= 4
-        return bytes(body)
+        self._rows.__class__ = self.rows
+        return super().commit(bits)
 
 
 def test_a_row_of_transfers_that_mixes_bits_is_refused() -> None:

@@ -71,6 +71,7 @@ def sizes(needs: ProductNeeds) -> ProductSizes:
         hints=needs.hints,
         own_reach=needs.own_reach,
         least_bits=bits,
+        proved=needs.proved,
     )
     most = max((chain.owners - 1 for chain in needs.chains), default=1)
     error = lattice_error(needs.rows, needs.bound)[1] * most

@@ -155,7 +155,7 @@ class DeviceKernels:
 class DeviceParty(LatticeParty):
     """One party's side of the lattice product, with its arrays on a card."""
 
-    kernels = DeviceKernels
+    kernels, on_host = DeviceKernels, False
 
 
 def require_cuda() -> None:

@@ -86,6 +86,23 @@ def security(modulus_bits: int, hints: int = 0, share: float = 0.0) -> int:
     return floor(key_bits(N, modulus_bits, *widths))
 
 
+def proved_security(modulus_bits: int, rows: int, bound: int, hints: int, noise_std: float) -> int:
+    """Bits of security of all keys against a coalition whose words are only proved to be made of short numbers.
+
+    `noise_std` is of the honest parties' noise on an opened value, which alone hides rho and s: of its own errors the
+    coalition knows more than their law. All hints are counted as one direction, for it may repeat a column. 0 where
+    less of rho's width is left than ERROR_STD.
+    """
+    tau, own = proved_tau(rows), 2 * error_sum(N, WIDE_VARIANCE)
+    of_rho = sqrt(N * (tau**2 + SECRET_BOUND**2) * WIDE_VARIANCE) / noise_std
+    of_s = sqrt(rows * bound**2 * ERROR_VARIANCE + N * (WIDE_BOUND**2 * ERROR_VARIANCE + own**2)) / noise_std
+    wide = hinted_stds(sqrt(WIDE_VARIANCE), sqrt(WIDE_VARIANCE), hints, of_rho)
+    if wide[0] < ERROR_STD:
+        return 0
+    sealing = hinted_stds(sqrt(SECRET_VARIANCE), sqrt(ERROR_VARIANCE), hints, of_s)
+    return floor(min(key_bits(N, modulus_bits, *wide), key_bits(N, modulus_bits, *sealing)))
+
+
 def hint_error_std(columns: int) -> float:
     """The error width that remains to u when a coalition knows the hints of that many sealed columns.
 
@@ -135,6 +152,7 @@ def choose_parameters(
     hints: int | None = None,
     own_reach: int = 0,
     least_bits: int = MODULUS_BITS[0],
+    proved: int = 0,
 ) -> Parameters:
     """The smallest modulus that holds the products and the noise, and the largest gain that fits in it.
 
@@ -142,13 +160,15 @@ def choose_parameters(
     product before the gain; `columns` counts all parties' columns, `levels` the largest attribute's. `share` is the
     most that the lattice error's standard deviation may be of the noise's; `hints` counts the columns of those who may
     collude, all columns if it is not given. `own_reach` bounds what parties add to the same words without the gain:
-    sums of one owner, such as traces. `least_bits` is what other sums in the same words need.
+    sums of one owner, such as traces. `least_bits` is what other sums in the same words need. `proved` is the number of
+    records where parties prove what they send, and is 0 where they do not: then the errors that pass are longer.
     """
     if hint_error_std(columns) < ERROR_STD:
         raise ProductError(f"the lattice product serves fewer columns than this: its hints allow no columns={columns}")
     hints = columns if hints is None else hints
+    tau = proved_tau(proved) if proved else TAU
     error_std, error_reach = lattice_error(rows, bound)
-    least = max(ceil(error_std / (share * Fraction(noise_std))), ceil(levels * TAU / (FACTOR_SLACK * bound)))
+    least = max(ceil(error_std / (share * Fraction(noise_std))), ceil(levels * tau / (FACTOR_SLACK * bound)))
     span = rows * bound**2 + noise_reach
     hinted = ""
     for modulus_bits in range(least_bits, MODULUS_BITS.stop):
@@ -160,8 +180,10 @@ def choose_parameters(
             continue
         error_share = error_std / (gain * noise_std)
         bits = security(modulus_bits, hints, error_share)
+        if proved:
+            bits = min(bits, proved_security(modulus_bits, proved, bound, hints, gain * noise_std))
         if bits >= SECURITY_FLOOR:
-            return Parameters(modulus_bits, gain, TAU, gain * span + error_reach, error_std, bits)
+            return Parameters(modulus_bits, gain, tau, gain * span + error_reach, error_std, bits)
         hinted = (
             f"its error, {100 * error_share:.2g}% of the noise on {hints} columns, tells so much of its keys that a "
             f"modulus of 2^{modulus_bits} has {bits} bits of security"
@@ -170,7 +192,7 @@ def choose_parameters(
     raise ProductError(
         f"with n={rows} records and noise of standard deviation {noise_std / bound**2:.3g} on sums of their products "
         f"the lattice product cannot have {SECURITY_FLOOR} bits of security: {refused}; a smaller epsilon, or a "
-        "sample of the records, fits"
+        f"sample of the records, fits{', and so may fewer levels, or a study without proofs' if proved else ''}"
     )
 
 

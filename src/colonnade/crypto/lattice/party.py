@@ -13,7 +13,7 @@ docs/secure-product.md has the assumptions, proofs/lattice_error.md what the lat
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any, ClassVar
 
@@ -135,6 +135,8 @@ class LatticeParty(PartyProduct):
 
     rounds = ("seal", "multiply")
     kernels: ClassVar[type[Kernels]] = NumpyKernels
+    on_host: ClassVar[bool] = True
+    """Whether kernels work in this machine's own memory."""
 
     def __init__(
         self,
@@ -172,6 +174,8 @@ class LatticeParty(PartyProduct):
         self._under_way: deque[tuple[int, ParcelPlace, Future[Words]]] = deque()
         self._sent: set[str] = set()
         self._done = False
+        self.heard: Callable[[int, ParcelPlace, Planes], None] = lambda peer, place, planes: None
+        """Is shown the words of each parcel that is taken."""
 
     def _shape(self, columns: IntegerColumns) -> tuple[int, int]:
         """Rows and columns that crosses may name."""
@@ -202,6 +206,7 @@ class LatticeParty(PartyProduct):
             )
         place = found[number]
         planes = self._states.own.frames.unwrap(self.rounds.index(round), peer, place, payload)
+        self.heard(peer, place, planes)
         if round == "multiply":
             products = self._states.own.kernels.times(planes, self._secrets.T, SECRET_BOUND)
             self._returned[peer][:, place.all_columns] += products.T

@@ -33,6 +33,11 @@ class LatticeWitness:
             return source, draw_secrets(source, count)
         return source, draw_wide(source, count * N).reshape(count, N)
 
+    def wipe(self) -> None:
+        """Forget keys, and what they and errors are drawn from."""
+        self.keys.fill(0)
+        del self._randomness
+
     def rows(self, start: int, stop: int) -> NDArray[np.int16]:
         return self._columns.rows(start, stop)[:, self._needed]
 
