@@ -42,6 +42,20 @@ def choose_proofs(agreement: Agreement, plan: Callable[[bool], SessionPlan]) -> 
     return replace(without, unproved=f'{why}: proofs = "{REQUIRED}" would accept it')
 
 
+def promise_of(session: SessionPlan) -> str:
+    """Against whom the epsilons hold; where no two parties' columns are multiplied nothing has to be proved."""
+    alone = bool(session.agreement.proofs) and not session.spec.crosses and session.chains is None
+    return DEVIATES if session.proved or alone else FOLLOWS
+
+
+def describe_proofs(session: SessionPlan) -> dict[str, str]:
+    """For a JSON object of a plan whose agreement says something of proofs."""
+    if not session.agreement.proofs:
+        return {}
+    why = {"without_proofs": session.unproved} if session.unproved else {}
+    return {"promise": f"the epsilons hold {promise_of(session)}", **why}
+
+
 def require_provable(agreement: Agreement, layout: Layout) -> None:
     """Refuse terms whose columns, or product, are not proved."""
     query, found = agreement.query, ""
@@ -80,6 +94,8 @@ def committed_bits(spec: ProductSpec) -> Mapping[frozenset[str], int]:
     from colonnade.crypto.ranges.party import statements_of
 
     found: Counter[frozenset[str]] = Counter()
+    if not spec.groups:
+        return found
     for (prover, verifier), statement in statements_of(spec).items():
         try:
             _ = statement.field

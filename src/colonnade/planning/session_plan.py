@@ -55,7 +55,14 @@ from colonnade.planning.precision import (
     grid_bound,
     require_room,
 )
-from colonnade.planning.proofs import DEVIATES, FOLLOWS, choose_proofs, committed_bits, proved_groups, require_provable
+from colonnade.planning.proofs import (
+    choose_proofs,
+    committed_bits,
+    describe_proofs,
+    promise_of,
+    proved_groups,
+    require_provable,
+)
 from colonnade.planning.query import Query
 
 TYPICAL_ROWS = 10_000
@@ -85,12 +92,6 @@ class SessionPlan:
     def proved(self) -> bool:
         """Whether parties prove that what they send is made of numbers within their bounds."""
         return bool(self.spec.groups)
-
-    @property
-    def promise(self) -> str:
-        """Against whom the epsilons hold; where no two parties' columns are multiplied nothing has to be proved."""
-        alone = bool(self.agreement.proofs) and not self.spec.crosses and self.local is None
-        return DEVIATES if self.proved or alone else FOLLOWS
 
     @property
     def released(self) -> str:
@@ -338,8 +339,7 @@ class SessionPlan:
             "grid": {"bound": self.grid.bound, "modulus_bits": self.spec.modulus_bits, "gain": self.spec.gain},
             "error_factor": fraction_text(plan.error_factor),
             **({"narrowed": _texts(plan.narrowed)} if plan.narrowed else {}),
-            **({"promise": self.promise} if self.agreement.proofs else {}),
-            **({"without_proofs": self.unproved} if self.unproved else {}),
+            **describe_proofs(self),
             "forecast": {
                 "noise_to_signal": self.forecast.noise_to_signal,
                 "explained": self.forecast.explained,
@@ -369,7 +369,7 @@ class SessionPlan:
             "release": self.released,
         }
         if self.proved:
-            content["proofs"] = self.promise
+            content["proofs"] = promise_of(self)
         if self.plan.narrowed:
             content["narrowed"] = _texts(self.plan.narrowed)
         if self.chain_gains:
@@ -490,8 +490,7 @@ def _planned(agreement: Agreement, rows: int, identity: bytes, promised: bool, p
     groups = proved_groups(agreement, layout) if proved else ()
     words = sizes.modulus_bits, sizes.gain, reach
     spec = ProductSpec(identity, layout.owners, rows, grid.bound, crosses, *words, groups)
-    if proved:
-        committed_bits(spec)
+    committed_bits(spec)
     require_room(plan, spec, sizes.error, sizes.chain_gains)
     return SessionPlan(agreement, rows, identity, plan, grid, spec, query, local, sizes.chain_gains)
 
