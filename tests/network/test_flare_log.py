@@ -65,6 +65,11 @@ def test_server_notices_connections_that_take_turns(tmp_path: Path) -> None:
     assert "spent" not in said[0]
     assert doubled(tmp_path, ["bank", "town"]) == "bank"
     assert doubled(tmp_path, ["town"]) == ""
+    # Another one that is doubled does not make the first forgotten.
+    other = SfmEndpoint(Endpoint("town"))
+    for name in ("first", "second", "third"):
+        other.add_connection(connection(name))
+    assert [doubled(tmp_path, [name]) for name in ("bank", "town")] == ["bank", "town"]
 
 
 @pytest.fixture

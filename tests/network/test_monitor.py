@@ -7,6 +7,7 @@ import logging
 import re
 import shutil
 import socket
+import struct
 import threading
 import time
 import urllib.error
@@ -129,6 +130,31 @@ def test_readiness_is_apart_from_life(site: Site, served: tuple[Monitor, int], m
         assert flaws(port) == [flaw]
         assert get(port, "/live")[0] == 200
     assert json.loads(get(port, "/health")[1])["flaws"] == []
+
+
+def test_who_connects_and_asks_nothing_is_let_go(
+    site: Site, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Nor does it leave a traceback on the site's terminal, whatever it breaks off."""
+    monkeypatch.setattr(monitor_module, "ASKING_SECONDS", 0.2)
+    port = free_port()
+    server = serve_monitor(Monitor(site), (LOOPBACK, port))
+    before = threading.active_count()
+    lines = [socket.create_connection((LOOPBACK, port)) for _ in range(20)]
+    for number, line in enumerate(lines):
+        line.send(b"GET /metrics HTTP/1.1\r\n"[: 2 * number])
+    lines[0].setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    lines.pop(0).close()
+    assert get(port, "/live")[0] == 200
+    deadline = time.monotonic() + 10
+    while threading.active_count() > before and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert threading.active_count() <= before
+    assert "Traceback" not in "".join(capfd.readouterr())
+    for line in lines:
+        line.close()
+    server.shutdown()
+    server.server_close()
 
 
 def test_a_party_that_is_cut_off_shows_it_within_thirty_seconds(

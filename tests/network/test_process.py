@@ -184,6 +184,27 @@ def test_dead_job_is_given_a_last_word(tmp_path: Path, role: str, step: str, mea
     assert look(path) == told[1] and len(told) == 2
 
 
+def test_a_session_that_begins_as_another_ends_is_told(tmp_path: Path) -> None:
+    """What is written while the last word is still being told."""
+    path, quiet, told = tmp_path / "status.json", threading.Event(), list[dict[str, Any]]()
+
+    def tell(content: dict[str, Any]) -> None:
+        told.append(content)
+        if content["done"]:
+            path.write_text(json.dumps({"job": "second", "pid": os.getpid(), "step": "read", "done": False}))
+
+    path.write_text(json.dumps({"job": "first", "pid": os.getpid(), "step": "open", "done": True}))
+    follower = threading.Thread(target=follow, args=(path, tell, quiet, "server"))
+    follower.start()
+    deadline = time.monotonic() + 10
+    while len(told) < 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(0.3)
+    quiet.set()
+    follower.join()
+    assert [content["job"] for content in told] == ["first", "second"]
+
+
 def test_what_the_engine_leaves_in_cycles_is_let_go(tmp_path: Path) -> None:
     """Python alone lets hundreds of megabytes of passed messages wait: there are few of them, and each is large."""
 

@@ -173,6 +173,23 @@ def test_a_server_that_is_away_delays_and_loses_nothing(coordinator: Path, engin
     assert any("waits, the server cannot be reached" in line for line in said)
 
 
+def test_while_one_rests_from_a_try_the_next_is_tried(
+    coordinator: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A study whose party is away does not keep the others waiting; what was begun does."""
+    monkeypatch.setattr(module, "AGAIN_SECONDS", 0.5)
+    SessionQueue(coordinator).add()
+    SessionQueue(coordinator).add("pay again")
+    engine.before = [ProtocolError("missing: bank")]
+    work(coordinator)
+    assert engine.ran == ["pay again", "pay"] and states(coordinator) == [DONE, DONE]
+    queue = SessionQueue(coordinator)
+    begun, waits = queue.add().number, queue.add("pay again").number
+    queue.change(begun, state=RUNNING, job="a job")
+    assert queue.next_due([begun]) is None
+    assert queue.next_due([waits]) == queue.entries()[-2]
+
+
 def test_a_session_that_fails_is_told_and_not_run_again(coordinator: Path, engine: Engine) -> None:
     SessionQueue(coordinator).add()
     SessionQueue(coordinator).add()

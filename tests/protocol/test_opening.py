@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from colonnade.foundation.errors import ColonnadeError, ReleaseError, SignatureError
+from colonnade.foundation.errors import ColonnadeError, MessageError, ReleaseError, SignatureError
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.release import ReleaseRecord
 from colonnade.planning.session_plan import plan_session
@@ -290,6 +290,15 @@ def test_the_memory_is_that_of_one_sum() -> None:
         assert [adds.add(Handed(name, body)) for body in blobs[name]] == [name]
     expected = sum(int(w[7]) for w in words.values()) % (1 << 37)
     assert int(adds.total()[7]) == expected
+
+
+def test_a_signed_submission_has_all_words() -> None:
+    """Who signs fewer words than the session has is refused, though signature and pieces agree."""
+    for size in (0, 999, 1001):
+        bodies = messages.submission(messages.Masked(np.ones(size, np.uint64), b""))
+        adds = Submissions({"works": _digest(bodies)}, 1000, 37)
+        with pytest.raises(MessageError, match="must have 1000 words, got others"):
+            [adds.add(Handed("works", body)) for body in bodies]
 
 
 def _digest(bodies: list[bytes]) -> bytes:

@@ -54,12 +54,13 @@ class TakeoverDetector(logging.Handler):
 
 def watch_server(folder: Path, tell: Callable[[str], None]) -> None:
     """At the server: who is connected twice is written down, and told once."""
-    told: set[str] = set()
+    known: dict[str, float] = {}
 
     def note(name: str) -> None:
-        (folder / TWICE).write_text(json.dumps({name: time.time()}), encoding="utf-8")
-        if name not in told:
-            told.add(name)
+        first = name not in known
+        known[name] = time.time()
+        (folder / TWICE).write_text(json.dumps(known), encoding="utf-8")
+        if first:
             tell(sentence(name))
 
     logging.getLogger("nvflare.fuel.f3.sfm.sfm_endpoint").addHandler(TakeoverDetector(note))

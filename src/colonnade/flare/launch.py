@@ -273,7 +273,7 @@ def watch(site: Site, tell: Tell) -> Watchers:
 
 def follow(path: Path, tell: Tell, quiet: threading.Event, role: str) -> None:
     """Tell what is new in a status file, until it is enough; a job that died without a last word is given one."""
-    last: tuple[Any, ...] = ()
+    last: tuple[int, int] | None = None
     content: dict[str, Any] = {}
     tidied = time.monotonic()
     while not quiet.wait(LOOK_SECONDS):
@@ -284,20 +284,18 @@ def follow(path: Path, tell: Tell, quiet: threading.Event, role: str) -> None:
             seen = os.stat(path).st_mtime_ns, os.stat(path).st_ino
         except OSError:
             continue
-        if seen == last:
-            if not unfinished(content) or not dead(int(content.get("pid", 0))):
-                continue
-            # It may have ended between the two looks, and properly.
-            content = look(path)
-            if unfinished(content):
-                replace_status(path, content := last_word(content, role))
-        else:
-            last = seen
-            content = look(path)
-        if content:
-            if content.get("done"):
-                log.info("session %s (job %s): %s", content.get("session"), content.get("job"), content.get("sentence"))
-            tell(content)
-            if content.get("done"):
-                gc.collect()
-                last = os.stat(path).st_mtime_ns, os.stat(path).st_ino
+        if seen == last and not (unfinished(content) and dead(int(content.get("pid", 0)))):
+            continue
+        # It may have ended between the two looks, and properly.
+        new = look(path)
+        if seen == last and unfinished(new):
+            replace_status(path, new := last_word(new, role))
+        last = seen
+        if not new or new == content:
+            continue
+        content = new
+        if content.get("done"):
+            log.info("session %s (job %s): %s", content.get("session"), content.get("job"), content.get("sentence"))
+        tell(content)
+        if content.get("done"):
+            gc.collect()

@@ -7,6 +7,7 @@ no name of a column in them, and no number that was computed from data.
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 import threading
 import time
@@ -34,6 +35,8 @@ LEAST_FREE = 100 << 20
 """Bytes of free disk below which a site is not well."""
 LINE_SECONDS = 10.0
 """The line to the server is tried so often; a try may take as long again."""
+ASKING_SECONDS = 10.0  # whoever connects and does not ask holds a thread so long at most
+log = logging.getLogger(__name__)
 # Seconds of a session: from a demo's to those of a day's work.
 BUCKETS = (5, 10, 20, 40, 60, 120, 300, 600, 1800, 3600, 7200)
 
@@ -173,6 +176,8 @@ def serve_monitor(monitor: Monitor, address: tuple[str, int]) -> ThreadingHTTPSe
     """Answer in threads of their own, until the process ends or `shutdown` is called."""
 
     class Answers(BaseHTTPRequestHandler):
+        timeout = ASKING_SECONDS
+
         def do_GET(self) -> None:
             pages: dict[str, Callable[[], tuple[int, str, str]]] = {
                 "/metrics": lambda: (200, "text/plain; version=0.0.4", monitor.metrics()),
@@ -191,8 +196,12 @@ def serve_monitor(monitor: Monitor, address: tuple[str, int]) -> ThreadingHTTPSe
         def log_message(self, format: str, *args: Any) -> None:
             """Nobody needs a line for each look."""
 
+    class Port(ThreadingHTTPServer):
+        def handle_error(self, request: Any, client_address: Any) -> None:
+            log.info("the connection of %s ended badly", client_address, exc_info=True)
+
     try:
-        server = ThreadingHTTPServer(address, Answers)
+        server = Port(address, Answers)
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         raise StudyError(f"metrics cannot be served on {address[0]}:{address[1]}: {why}") from None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -108,12 +108,13 @@ class SessionQueue:
                     return entries[i]
         raise StudyError(f"the queue has no number {number}")
 
-    def next_due(self) -> Queued | None:
-        """What was begun goes first; else the one that is due longest."""
+    def next_due(self, resting: Collection[int] = ()) -> Queued | None:
+        """What was begun goes first; else the one that is due longest. What rests from a try is passed over."""
         entries = self.entries()
         begun = [entry for entry in entries if entry.state == RUNNING]
         due = [entry for entry in entries if entry.state == WAITING and entry.time <= self._clock()]
-        return min(begun or due, key=lambda entry: (entry.time, entry.number), default=None)
+        awake = [entry for entry in begun or due if entry.number not in resting]
+        return min(awake, key=lambda entry: (entry.time, entry.number), default=None)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -129,8 +130,8 @@ def work_queue(queue: SessionQueue, say: Say, stop_when_empty: bool = False) -> 
     resting: dict[int, float] = {}
     with queue.alone():
         while True:
-            entry = queue.next_due()
-            if entry is None or time.monotonic() < resting.get(entry.number, 0.0):
+            entry = queue.next_due([number for number, until in resting.items() if time.monotonic() < until])
+            if entry is None:
                 if stop_when_empty and not [e for e in queue.entries() if e.state in (WAITING, RUNNING)]:
                     return
                 time.sleep(LOOK_SECONDS)

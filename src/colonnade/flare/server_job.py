@@ -128,7 +128,10 @@ class ServerJob(Controller):  # type: ignore[misc]
 
     def _tell(self, account: JobAccount) -> None:
         outcome = {"ok": account.ok, "sentence": account.sentence, "bytes": account.bytes, **account.facts}
-        (self._run / OUTCOME).write_text(json.dumps(outcome), encoding="utf-8")
+        try:
+            (self._run / OUTCOME).write_text(json.dumps(outcome), encoding="utf-8")
+        except OSError as error:
+            log.error("the coordinator is not told how the session ended: %s", error)
         said = "; ".join(filter(None, (account.sentence, account.aside)))
         end = None if self._relay is None else self._relay.role.end
         self._status.bytes = {way: sum(counts.values()) for way, counts in account.bytes.items()}

@@ -53,6 +53,8 @@ class Submissions:
             return None
         if self._hash.value() != self._signed[handed.party]:
             raise ReleaseError(f"the server shows another submission of {handed.party} than {handed.party} signed")
+        if self._words < self._total.size:
+            raise MessageError(f"the submission of {handed.party} must have {self._total.size} words, got others")
         self._waiting.pop(0)
         self._begin()
         return handed.party
