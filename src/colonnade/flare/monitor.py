@@ -196,12 +196,12 @@ def serve_monitor(monitor: Monitor, address: tuple[str, int]) -> ThreadingHTTPSe
         def log_message(self, format: str, *args: Any) -> None:
             """Nobody needs a line for each look."""
 
-    class Port(ThreadingHTTPServer):
+    class HealthPort(ThreadingHTTPServer):
         def handle_error(self, request: Any, client_address: Any) -> None:
             log.info("the connection of %s ended badly", client_address, exc_info=True)
 
     try:
-        server = Port(address, Answers)
+        server = HealthPort(address, Answers)
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         raise StudyError(f"metrics cannot be served on {address[0]}:{address[1]}: {why}") from None
