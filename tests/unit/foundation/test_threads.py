@@ -24,7 +24,7 @@ seen = []
 def look():
     return sorted({pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"})
 
-for name, inner in (("request", "fit"), ("intervals", "complete"), ("components", "eigen")):
+for name, inner in (("fit", "accepted"), ("intervals", "complete"), ("components", "eigen")):
     module = __import__("colonnade.analysis." + name, fromlist=[name])
     def looked(*a, real=getattr(module, inner), **k):
         seen.append(look())
