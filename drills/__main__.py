@@ -17,6 +17,7 @@ COMMANDS = {
         "coverage": "lines and branches of the package that tests run, by room (-m quick)",
         "combinations": "random combinations of options, from plan to evaluation (--studies 150 --seed 0)",
         "wide_area": "sessions through a line with round trips, bandwidth and loss (--trips 0 50 --mbit 100 --write)",
+        "proofs": "honest parties that prove what they send are not refused (--sessions 200 --seed 1 --json)",
         "timing": "what a party's answers tell by their timing",
         "signing_cost": "what signatures and evidence cost",
         "evidence_edits": "random edits of peers' evidence never convict the honest (--edits 10000 --seed 1 --json)",
