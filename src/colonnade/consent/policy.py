@@ -17,7 +17,9 @@ from colonnade.foundation.sections import Section, read_toml
 from colonnade.mechanism.composition import Cap, Rule, charge_of, record_epsilon
 from colonnade.mechanism.objective import Calibration, Task, monomial
 from colonnade.mechanism.plan import PrivacyPlan, View
+from colonnade.planning.agreement import PROOFS, REQUIRED, WHERE_THEY_FIT
 from colonnade.planning.leakage import KEY_BITS, TOLD_BITS
+from colonnade.planning.proofs import DEVIATES, promise_of
 from colonnade.protocol.evidence import EVIDENCE_DAYS
 
 if TYPE_CHECKING:
@@ -92,6 +94,7 @@ POLICY_KEYS = (
     "scores_to",
     "keep_evidence",
     "keep_traffic",
+    "proofs",
 )
 WHOLE_KEYS = (
     "smallest_rows",
@@ -159,6 +162,8 @@ class Policy:
     """How long the secrets of a session are kept, with which it can be audited; then they are destroyed."""
     keep_traffic: bool = True
     """Whether what came in is kept as long, so that an audit can make every message again."""
+    proofs: str = WHERE_THEY_FIT
+    """REQUIRED: the epsilons must hold against parties that deviate."""
 
     def check(self, session: SessionPlan, me: str | None = None) -> None:
         """Raise PolicyError for the first rule that the session breaks, with the rule's limit and the plan's number."""
@@ -185,6 +190,8 @@ class Policy:
         _within("calibrations", agreement.calibration.value, self.calibrations)
         if len(names) > 1:
             _within("products", agreement.product, self.products)
+            if self.proofs == REQUIRED and not agreement.proofs:
+                raise PolicyError(f'proofs is "{REQUIRED}", the study asks for none')
             if agreement.collusion < self.smallest_collusion:
                 raise PolicyError(
                     f"smallest_collusion is {self.smallest_collusion}, the plan has {agreement.collusion}"
@@ -201,6 +208,9 @@ class Policy:
             for view in self.views:
                 if session.views(me)[view] is None:
                     raise PolicyError(f"views asks for a guarantee against {view.value}, the plan has none")
+        if self.proofs == REQUIRED and len(plan.names) > 1 and promise_of(session) != DEVIATES:
+            why = f": {session.unproved}" if session.unproved else ""
+            raise PolicyError(f'proofs is "{REQUIRED}", the plan has none{why}')
         self._check_products(plan, me)
         self.check_keys(session, me)
         charge = charge_of(plan, me)
@@ -330,6 +340,8 @@ def _policy(content: Section) -> Policy:
         chosen["evidence_days"] = _days(terms.text("keep_evidence"))
     if "keep_traffic" in terms:
         chosen["keep_traffic"] = terms.flag("keep_traffic")
+    if "proofs" in terms:
+        chosen["proofs"] = terms.choice("proofs", PROOFS)
     if "record_epsilon" in session:
         chosen["record_epsilon"] = _positive(session, "record_epsilon")
     rule = Rule(whole.choice("rule", [r.value for r in Rule])) if "rule" in whole else None

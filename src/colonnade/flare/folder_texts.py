@@ -157,6 +157,7 @@ def policy_file(study: StudySpec, party: str) -> str:
         f"tasks = {toml_value([agreement.task.value])}",
         f"products = {toml_value([agreement.product])}",
         f"smallest_collusion = {agreement.collusion}",
+        *([f"proofs = {toml_value(agreement.proofs)}"] if agreement.proofs else []),
         "# The fewest common records; a session of fewer is refused.",
         f"smallest_rows = {smallest_rows(study)}",
         *_views(sessions, party),

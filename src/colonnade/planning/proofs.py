@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from colonnade.crypto.product import ColumnGroup, GroupKind, ProductSpec
-from colonnade.foundation.errors import BrokenError, ColonnadeError, ProductError, StudyError
+from colonnade.foundation.errors import BrokenError, ColonnadeError, PolicyError, ProductError, StudyError
 from colonnade.mechanism.moments import Attribute, Encoding, Layout
 from colonnade.planning.agreement import REQUIRED, Agreement
 
@@ -54,6 +54,20 @@ def describe_proofs(session: SessionPlan) -> dict[str, str]:
         return {}
     why = {"without_proofs": session.unproved} if session.unproved else {}
     return {"promise": f"the epsilons hold {promise_of(session)}", **why}
+
+
+def require_expected(agreement: Agreement, own_rows: int, session: SessionPlan) -> None:
+    """Refuse a session that falls back where this party's own list would not have.
+
+    How many ids are common is known after they are matched, and a partner that claims ids which it can guess moves it.
+    """
+    from colonnade.planning.session_plan import plan_session
+
+    if session.unproved and plan_session(agreement, own_rows, session.identity).proved:
+        raise PolicyError(
+            f"proofs fit this party's own {own_rows:,} records, and the plan for n={session.rows:,} has none: "
+            f"{session.unproved}"
+        )
 
 
 def require_provable(agreement: Agreement, layout: Layout) -> None:

@@ -30,6 +30,7 @@ from colonnade.mechanism.moments import Layout
 from colonnade.mechanism.release import ReleasedBlock, ReleaseRecord, read_release
 from colonnade.planning.agreement import Agreement
 from colonnade.planning.crosses import columns_digest, party_product, server_product
+from colonnade.planning.proofs import require_expected
 from colonnade.planning.session_plan import SessionPlan, plan_session
 from colonnade.protocol.codes import BOOKED_COUNTS, Code, sentence_of
 from colonnade.protocol.coins import hashed
@@ -141,6 +142,7 @@ class FitParty(PartyTask):
     _products: SessionProducts | None = field(default=None, init=False, repr=False)
     _asked: list[str] = field(default_factory=list, init=False)
     _seeded: bool = field(default=False, init=False)
+    _own_rows: int = field(default=0, init=False)
     _resumed: bool = field(default=False, init=False)
     _bindings: tuple[bytes, bytes] = field(default=(b"", b""), init=False, repr=False)
     opens_alike = True
@@ -195,6 +197,7 @@ class FitParty(PartyTask):
         return self._table
 
     def foresee(self, rows: int) -> None:
+        self._own_rows = rows
         self.guard.foresee(self.agreement, rows, self.aligned)
 
     def note_matching(self, session: str) -> None:
@@ -226,6 +229,7 @@ class FitParty(PartyTask):
             raise StudyError(
                 f"the server announces plan {context.announced[:16]} and sends the terms of plan {session.digest[:16]}"
             )
+        require_expected(self.agreement, self._own_rows, session)
         self.session = session
         return session.digest
 

@@ -15,6 +15,7 @@ from colonnade.foundation.errors import (
     LedgerError,
     MessageError,
     PolicyError,
+    ProofError,
     ProtocolError,
     ReleaseError,
     StoppedError,
@@ -209,6 +210,8 @@ class PartyRole:
         if (self.state, Event.ERROR) not in PARTY:
             return []
         self._advance(Event.ERROR)
+        if isinstance(error, ProofError):
+            self._doubt(str(error))
         return [self._refuse(error)]
 
     def stop(self) -> list[Envelope]:

@@ -182,6 +182,8 @@ def terms_of(plan: Mapping[str, Any], label: str, assumed: bool = False) -> list
         f"neighbours: {plan['neighbours']}",
         f"product {plan['product']}, collusion {plan['collusion']}, calibration {plan['calibration']}, "
         f"release {plan['released']}",
+        *([sentence(plan["promise"])] if "promise" in plan else []),
+        *([f"Without proofs: {plan['without_proofs']}"] if "without_proofs" in plan else []),
     ]
     out: list[Part] = [*map(Passage, told), columns_of(plan, label), epsilons_of(plan), blocks_of(plan)]
     return [*out, *([Passage(shares)] if (shares := shares_text(plan)) else [])]
