@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,13 +16,13 @@ import pytest
 from colonnade.crypto.product import Words
 from colonnade.data.table import Table
 from colonnade.foundation.canonical import canonical_digest as digest
-from colonnade.foundation.errors import StudyError
+from colonnade.foundation.errors import BrokenError, StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Column
 from colonnade.protocol.messages import End, Masked, Piece, Proposal, encode_body, masked_from, submission, total_of
 from colonnade.protocol.party import PartyRole
 from colonnade.protocol.server import ServerRole
-from colonnade.protocol.tasks import Mask, PartyTask, Rows, ServerTask, SessionContext, SessionKind
+from colonnade.protocol.tasks import SPENDING, Mask, PartyTask, Rows, ServerTask, SessionContext, SessionKind
 from colonnade.runs import carry_in_process
 from colonnade.transport.client import Client
 from colonnade.transport.relay import Relay
@@ -64,14 +64,9 @@ class CountParty(PartyTask):
 
     def require_private(self) -> None: ...
     def judge(self) -> None: ...
-    def pending(self) -> list[str]:
-        return []
-
-    def settle(self, outcomes: Mapping[str, str]) -> None: ...
     def read(self) -> Table:
         return self.source()
 
-    def foresee(self, rows: int) -> None: ...
     def note_matching(self, session: str) -> None: ...
     def take(self, rows: Rows | None) -> int:
         self.rows = self.source().rows if rows is None else len(rows)
@@ -84,22 +79,32 @@ class CountParty(PartyTask):
         return digest({"question": "how many", "rows": proposal.rows})
 
     def consent(self) -> None: ...
-    def prepare(self, context: SessionContext) -> None: ...
     def submit(self, mask: Mask) -> list[bytes]:
         return submission(Masked(mask(1, 64) + np.uint64(self.rows), b""))
 
-    def book(self) -> None: ...
     def open(self, session: str, whole: bytes, total: Words | None = None) -> None:
         self.total = int.from_bytes(whole, "little")
 
-    def release(self) -> None: ...
-    def void(self, reason: str) -> None: ...
     def forget(self) -> None: ...
     def ending(self, end: End) -> str:
         return "it ended"
 
     def alone(self, handed_in: bool) -> str:
         return "it is alone"
+
+
+def test_a_kind_that_spends_cannot_forget_to_book() -> None:
+    with pytest.raises(BrokenError, match="a session for a count spends, and Forgetful does not say pending"):
+
+        class Forgetful(CountParty):
+            kind = replace(COUNT, spends=True)
+
+    says = dict.fromkeys(SPENDING, lambda *_: None)
+    type("Careful", (CountParty,), {"kind": replace(COUNT, spends=True), **says})
+    for name in SPENDING:
+        with pytest.raises(BrokenError, match=f"does not say {name}"):
+            rest = {known: told for known, told in says.items() if known != name}
+            type("Forgetful", (CountParty,), {"kind": replace(COUNT, spends=True), **rest})
 
 
 @dataclass

@@ -122,7 +122,6 @@ class FitParty(PartyTask):
     agreement: Agreement
     alignment: str
     source: Callable[[], FitRecords]
-    """Reads the party's table, once the server has let it in."""
     guard: Guard
     keep: Keep | None = None
     show: Show | None = None
@@ -130,12 +129,11 @@ class FitParty(PartyTask):
     planner: Planner = plan_session
     product: ProductFactory = best_product
     data: Callable[[], bytes] | None = None
-    """Digest of the data by its file's content; without it that of the table's values counts."""
     session: SessionPlan | None = field(default=None, init=False)
     kept: ReleaseRecord | None = field(default=None, init=False)
     unsettled: str = field(default="", init=False)
     """Why the ledger could not note the release: there the session stays booked."""
-    _table: FitRecords | None = field(default=None, init=False, repr=False)
+    _table: Any = field(default=None, init=False, repr=False)
     _own: dict[int, NoisyBlock] = field(default_factory=dict, init=False, repr=False)
     _squares: Integers = field(default_factory=lambda: np.zeros(0, dtype=np.int64), init=False, repr=False)
     """Added to the product's share, where sums of two owners' terms are opened."""
@@ -150,10 +148,6 @@ class FitParty(PartyTask):
     @property
     def collusion(self) -> int:  # type: ignore[override]
         return self.agreement.collusion
-
-    def data_digest(self) -> bytes:
-        assert self._table is not None
-        return self._table.digest() if self.data is None else self.data()
 
     def bindings(self) -> tuple[bytes, bytes]:
         return self._bindings
@@ -174,10 +168,6 @@ class FitParty(PartyTask):
     def columns(self) -> Mapping[str, Column]:
         return self.agreement.schema.parties[self.name]
 
-    @property
-    def largest_list(self) -> int | str | None:
-        return self.guard.largest_list
-
     def require_private(self) -> None:
         require_private(self.agreement.product)
 
@@ -191,11 +181,6 @@ class FitParty(PartyTask):
     def settle(self, outcomes: Mapping[str, str]) -> None:
         self.guard.settle({session: told for session, told in outcomes.items() if session in self._asked})
 
-    def read(self) -> FitRecords:
-        self._table = self.source()
-        self.guard.inform(self._table.notes())
-        return self._table
-
     def foresee(self, rows: int) -> None:
         self._own_rows = rows
         self.guard.foresee(self.agreement, rows, self.aligned)
@@ -204,10 +189,9 @@ class FitParty(PartyTask):
         self.guard.align(session, self.agreement.name, self.parties)
 
     def take(self, rows: Rows | None) -> int:
-        assert self._table is not None
         if rows is not None:
             self._table = self._table.take(rows)
-        return self._table.rows
+        return int(self._table.rows)
 
     def compare(self, proposal: Proposal) -> None:
         mine, theirs = self.agreement.to(), proposal.agreement
@@ -245,7 +229,6 @@ class FitParty(PartyTask):
     def prepare(self, context: SessionContext) -> None:
         """All noise of the session is drawn here, once. Alg. 1, lines 4-9 and 12."""
         session, table = self._planned(), self._table
-        assert table is not None
         self._seeded = context.randomness.seeded
         coins = context.randomness.child("rounding").bytes(32)
         encoded = table.encode(session.plan.layout, session.grid, coins, workers=self.workers)

@@ -17,7 +17,7 @@ from colonnade.foundation.errors import MessageError, ProtocolError
 from colonnade.mechanism.blocks import NoisyBlock
 from colonnade.mechanism.release import ReleaseRecord, write_release
 from colonnade.protocol.codes import Code
-from colonnade.protocol.conversation import Event, PartyState
+from colonnade.protocol.conversation import PARTY, SERVER, Event, PartyState
 
 MAGIC = b"CLN1"
 VERSION = 3
@@ -104,7 +104,11 @@ def versions_in(envelope: Envelope) -> str:
     return envelope.plan if SOFTWARE.fullmatch(envelope.plan) else "colonnade 0.1.0 or unknown"
 
 
-class Resumable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a message says, in the form that its step has."""
+
+
+class Resumable(Body, frozen=True):
     """A session that ended at submit, of which a party keeps its submission and all parties' digests."""
 
     session: bytes
@@ -114,7 +118,7 @@ class Resumable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of each party's submission, in the order of the parties."""
 
 
-class Hello(msgspec.Struct, frozen=True, omit_defaults=True):
+class Hello(Body, frozen=True, forbid_unknown_fields=False):
     """A party enters, and asks what became of sessions that it booked and never saw end.
 
     Fields of a later version are passed over: who speaks it hears that versions differ.
@@ -131,7 +135,7 @@ class Hello(msgspec.Struct, frozen=True, omit_defaults=True):
     """Sessions that it could go on with, if all can."""
 
 
-class Welcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Welcome(Body, frozen=True):
     """The ids of the session and of its alignment; of each session that was asked about "void" or "opened"."""
 
     session: bytes
@@ -139,11 +143,11 @@ class Welcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     outcomes: dict[str, str]
 
 
-class Ready(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Ready(Body, frozen=True):
     """A party has read its data and found nothing to refuse."""
 
 
-class Join(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Join(Body, frozen=True):
     """A party's public facts."""
 
     columns: dict[str, dict[str, Any]]
@@ -151,7 +155,7 @@ class Join(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mask_key: bytes
 
 
-class Proposal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Proposal(Body, frozen=True):
     """The server's proposal; the party computes every number of it again."""
 
     agreement: dict[str, Any]
@@ -159,13 +163,13 @@ class Proposal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mask_keys: list[bytes]
 
 
-class Accept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Accept(Body, frozen=True):
     """A party agrees to the plan named in the envelope."""
 
     digest: str
 
 
-class Refuse(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class Refuse(Body, frozen=True):
     """A party does not agree, or cannot go on; its own people alone are told the numbers."""
 
     code: Code
@@ -175,26 +179,26 @@ class Refuse(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     """To each peer its signature that it has not submitted and will not, where it has not."""
 
 
-class Go(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Go(Body, frozen=True):
     """The server opens a round of the alignment or the product, or asks to join or submit."""
 
     round: str
 
 
-class ParcelBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ParcelBody(Body, frozen=True):
     """A piece of a round."""
 
     round: str
     payload: bytes
 
 
-class Done(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Done(Body, frozen=True):
     """A party has sent all its parcels of a round."""
 
     round: str
 
 
-class Piece(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Piece(Body, frozen=True):
     """Part of something larger than one message: a submission, or the release."""
 
     index: int
@@ -202,14 +206,14 @@ class Piece(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     data: bytes
 
 
-class Handed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Handed(Body, frozen=True):
     """A piece of a party's submission, as it was signed: each party adds all of them up for itself."""
 
     party: str
     piece: bytes
 
 
-class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Signature(Body, frozen=True):
     """A party's signature for one peer: about its mask key, about all that it sent to it so far, or about what it
     submits and what was opened to it."""
 
@@ -218,21 +222,21 @@ class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     proof: bytes
 
 
-class Confirm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Confirm(Body, frozen=True):
     """A party has what was opened, and has put it where it stays."""
 
 
-class Halt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Halt(Body, frozen=True):
     """The session will not be opened: whoever has not handed in is asked to sign that it will not."""
 
 
-class Withdraw(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Withdraw(Body, frozen=True):
     """What a party that has not handed in signs to each peer; nothing where it has."""
 
     withdrawn: tuple[tuple[str, bytes], ...]
 
 
-class End(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class End(Body, frozen=True):
     """The session is over: without a code it went well, otherwise by whom and where it ended."""
 
     code: Code | None
@@ -244,47 +248,15 @@ class End(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     """What others signed to the recipient: that they have not submitted and will not."""
 
 
-Body = (
-    Hello
-    | Welcome
-    | Resumable
-    | Ready
-    | Join
-    | Proposal
-    | Accept
-    | Refuse
-    | Go
-    | ParcelBody
-    | Signature
-    | Done
-    | Piece
-    | Handed
-    | Confirm
-    | Halt
-    | Withdraw
-    | End
-)
-BODIES: dict[Step, type[Body]] = {
-    Step.HELLO: Hello,
-    Step.WELCOME: Welcome,
+BODIES: Mapping[Step, type[Body]] = {
+    **{Step(kind.__name__.lower()): kind for kind in (Hello, Welcome, Ready, Join, Proposal, Accept, Refuse, Go, Done)},
+    **{Step(kind.__name__.lower()): kind for kind in (Signature, Handed, Confirm, Halt, Withdraw, End)},
     Step.RESUME: Resumable,
-    Step.READY: Ready,
-    Step.JOIN: Join,
-    Step.PROPOSAL: Proposal,
-    Step.ACCEPT: Accept,
-    Step.REFUSE: Refuse,
-    Step.GO: Go,
     Step.PARCEL: ParcelBody,
-    Step.SIGNATURE: Signature,
-    Step.DONE: Done,
     Step.SUBMIT: Piece,
-    Step.HANDED: Handed,
     Step.OPENED: Piece,
-    Step.CONFIRM: Confirm,
-    Step.HALT: Halt,
-    Step.WITHDRAW: Withdraw,
-    Step.END: End,
 }
+"""A step is called as its body, but for four."""
 BULKY = (Step.PARCEL, Step.SUBMIT, Step.HANDED, Step.OPENED)
 """Their bodies are bytes, which decoding does not multiply."""
 _encoder = msgspec.msgpack.Encoder()
@@ -409,29 +381,10 @@ def total_of(submissions: Sequence[Masked], modulus_bits: int) -> Words:
     return total & np.uint64((1 << modulus_bits) - 1)
 
 
-PARTY_EVENTS = {
-    Step.WELCOME: Event.WELCOME,
-    Step.RESUME: Event.RESUME,
-    Step.PARCEL: Event.PARCEL,
-    Step.SIGNATURE: Event.SIGNATURE,
-    Step.PROPOSAL: Event.PROPOSAL,
-    Step.HANDED: Event.HANDED,
-    Step.HALT: Event.HALT,
-    Step.END: Event.END,
-}
-SERVER_EVENTS = {
-    Step.HELLO: Event.HELLO,
-    Step.READY: Event.READY,
-    Step.PARCEL: Event.PARCEL,
-    Step.SIGNATURE: Event.SIGNATURE,
-    Step.DONE: Event.DONE,
-    Step.JOIN: Event.JOIN,
-    Step.ACCEPT: Event.ACCEPT,
-    Step.SUBMIT: Event.SUBMIT,
-    Step.CONFIRM: Event.CONFIRM,
-    Step.REFUSE: Event.REFUSE,
-    Step.WITHDRAW: Event.WITHDRAW,
-}
+STEPS = Step.__members__
+PARTY_EVENTS = {STEPS[event.name]: event for _, event in PARTY if event.name in STEPS}
+# The server halts of itself: nobody tells it to.
+SERVER_EVENTS = {STEPS[event.name]: event for _, event in SERVER if event.name in STEPS and event is not Event.HALT}
 GO_EVENTS = {JOINING: Event.GO_JOIN, DIGESTS: Event.GO_DIGESTS, SUBMIT: Event.GO_SUBMIT}
 
 

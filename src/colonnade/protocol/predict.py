@@ -102,7 +102,6 @@ class PredictParty(PartyTask):
     prediction: Prediction
     alignment: str
     source: Callable[[], ScoreRecords]
-    """Reads the records, once the server has let this party in."""
     part_of: Callable[[Any], Floats]
     """This party's part of every score, of its own records: a row for each of them where there are several scores."""
     guard: Guard
@@ -110,10 +109,9 @@ class PredictParty(PartyTask):
     """What a ledger calls the study that the model comes from."""
     keep: Keep | None = None
     data: Callable[[], bytes] | None = None
-    """Digest of the data by its file's content; without it that of the table's values counts."""
     scored: int = field(default=0, init=False)
     """How many records all parties have."""
-    _table: ScoreRecords | None = field(default=None, init=False, repr=False)
+    _table: Any = field(default=None, init=False, repr=False)
     _rows: Rows | None = field(default=None, init=False, repr=False)
     _part: Floats = field(default_factory=lambda: np.zeros(0), init=False, repr=False)
     _own: Masked | None = field(default=None, init=False, repr=False)
@@ -139,10 +137,6 @@ class PredictParty(PartyTask):
         return self.name == self.prediction.receiver
 
     @property
-    def largest_list(self) -> int | str | None:
-        return self.guard.largest_list
-
-    @property
     def largest_proposal(self) -> int:
         return room_for(self.prediction.to(), len(self.parties))
 
@@ -160,28 +154,11 @@ class PredictParty(PartyTask):
     def judge(self) -> None:
         self.guard.foresee_scores(self.prediction, self.aligned)
 
-    def pending(self) -> list[str]:
-        """A prediction books nothing."""
-        return []
-
-    def settle(self, outcomes: Mapping[str, str]) -> None:
-        """Nothing was asked."""
-
-    def foresee(self, rows: int) -> None:
-        """No number of records makes a difference."""
-
-    def read(self) -> ScoreRecords:
-        self._table = self.source()
-        self.guard.inform(self._table.notes())
-        return self._table
-
     def note_matching(self, session: str) -> None:
         self.guard.align(session, f"{self.study} scores", self.parties)
 
     def take(self, rows: Rows | None) -> int:
-        table = self._table
-        assert table is not None
-        self._rows, self._table = rows, None
+        table, self._rows, self._table = self._table, rows, None
         self._part = self.part_of(table if rows is None else table.take(rows))
         self.scored = len(self._part)
         if self._part.size != self._words:
@@ -206,13 +183,6 @@ class PredictParty(PartyTask):
     def consent(self) -> None:
         self.guard.consent_scores(self.prediction, self.scored)
 
-    def prepare(self, context: SessionContext) -> None:
-        """Nothing is drawn."""
-
-    def data_digest(self) -> bytes:
-        assert self._table is not None
-        return self._table.digest() if self.data is None else self.data()
-
     def bindings(self) -> tuple[bytes, bytes]:
         """This party's parts of all scores; there is no noise."""
         return hashed("parts", words_of(self._part, len(self.parties)).tobytes()), b""
@@ -225,9 +195,6 @@ class PredictParty(PartyTask):
             return []
         return submission(Masked(words, b""))
 
-    def book(self) -> None:
-        """Scores spend nothing."""
-
     def open(self, session: str, whole: bytes, total: Words | None = None) -> None:
         if not self.receives:
             if whole:
@@ -237,12 +204,6 @@ class PredictParty(PartyTask):
         scores = scores_of(total_of([self._own, masked_from(whole, self._words)], MODULUS_BITS), self.prediction.scores)
         if self.keep is not None:
             self.keep(session, OpenedScores.of(scores, self._rows))
-
-    def release(self) -> None:
-        """Nothing was booked."""
-
-    def void(self, reason: str) -> None:
-        """Nothing was booked."""
 
     def forget(self) -> None:
         self._part, self._own, self._table = np.zeros(0), None, None

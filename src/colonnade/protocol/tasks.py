@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.crypto.product import Parcel, Words
-from colonnade.foundation.errors import ProtocolError
+from colonnade.foundation.errors import BrokenError, ProtocolError
 from colonnade.foundation.matching import matches_ids
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Column
@@ -159,12 +159,31 @@ class SessionContext:
     """Whether `bindings` will be asked for."""
 
 
+SPENDING = ("pending", "settle", "foresee", "prepare", "book", "release", "void")
+"""What a party's task must say itself where a budget is spent."""
+
+
 class PartyTask(ABC):
-    """One party's part of a kind of session: its data, its consent, what it hands in and what it takes."""
+    """One party's part of a kind of session: its data, its consent, what it hands in and what it takes.
+
+    What a kind without a budget need not say stands here; one that spends must say all of `SPENDING` itself.
+    """
 
     kind: ClassVar[SessionKind]
     name: str
     alignment: str
+    source: Callable[[], Records]
+    """Reads the party's records, once the server has let it in."""
+    guard: Guard
+    data: Callable[[], bytes] | None = None
+    """Digest of the data by its file's content; without it that of the table's values counts."""
+    _table: Any = None
+
+    def __init_subclass__(cls) -> None:
+        if forgotten := [
+            name for name in SPENDING if cls.kind.spends and getattr(cls, name) is getattr(PartyTask, name)
+        ]:
+            raise BrokenError(f"a session for {cls.kind.name} spends, and {cls.__name__} does not say {forgotten[0]}")
 
     @property
     @abstractmethod
@@ -191,9 +210,9 @@ class PartyTask(ABC):
         """What this party declares of its own."""
 
     @property
-    @abstractmethod
     def largest_list(self) -> int | str | None:
         """How many ids a partner may be able to test in one alignment, or TWICE."""
+        return self.guard.largest_list
 
     @abstractmethod
     def require_private(self) -> None:
@@ -205,19 +224,19 @@ class PartyTask(ABC):
     def judge(self) -> None:
         """Refuse, before others hear of this party, what the public terms alone decide."""
 
-    @abstractmethod
     def pending(self) -> list[str]:
         """Sessions that were booked and never seen to end."""
+        return []
 
-    @abstractmethod
-    def settle(self, outcomes: Mapping[str, str]) -> None:
+    def settle(self, outcomes: Mapping[str, str]) -> None:  # noqa: B027 (see SPENDING)
         """What the server says of them."""
 
-    @abstractmethod
-    def read(self) -> Records: ...
+    def read(self) -> Records:
+        table = self._table = self.source()
+        self.guard.inform(table.notes())
+        return table
 
-    @abstractmethod
-    def foresee(self, rows: int) -> None:
+    def foresee(self, rows: int) -> None:  # noqa: B027
         """Refuse, before ids are matched, what is known before n is."""
 
     @abstractmethod
@@ -242,8 +261,7 @@ class PartyTask(ABC):
     def consent(self) -> None:
         """Raise unless policy, ledger and person agree."""
 
-    @abstractmethod
-    def prepare(self, context: SessionContext) -> None:
+    def prepare(self, context: SessionContext) -> None:  # noqa: B027
         """All is agreed: draw what is to be drawn."""
 
     @property
@@ -263,8 +281,7 @@ class PartyTask(ABC):
     def submit(self, mask: Mask) -> list[bytes]:
         """The bodies of this party's submission; none says that it hands in nothing."""
 
-    @abstractmethod
-    def book(self) -> None:
+    def book(self) -> None:  # noqa: B027
         """Note the spend, durably: a submission leaves next."""
 
     @abstractmethod
@@ -284,7 +301,7 @@ class PartyTask(ABC):
 
     def data_digest(self) -> bytes:
         """Digest of the records that were read: by their file's content, or of all values."""
-        raise ProtocolError(f"a session for {self.kind.name} cannot be accountable")
+        return bytes(self._table.digest() if self.data is None else self.data())
 
     def bindings(self) -> tuple[bytes, bytes]:
         """Digests of the encoded columns and of all noise, once they are drawn."""
@@ -298,12 +315,10 @@ class PartyTask(ABC):
         """Compute again what was agreed to in such a session, and its digest."""
         raise ProtocolError(f"a session for {self.kind.name} cannot be gone on with")
 
-    @abstractmethod
-    def release(self) -> None:
+    def release(self) -> None:  # noqa: B027
         """Note that the session was opened."""
 
-    @abstractmethod
-    def void(self, reason: str) -> None:
+    def void(self, reason: str) -> None:  # noqa: B027
         """Note that it never will be."""
 
     @abstractmethod
