@@ -21,7 +21,7 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.workers import HERE
 from colonnade.protocol.tasks import Unguarded
 from colonnade.runs import carry_in_process
-from colonnade.sites.evaluation_request import EvaluateRecipe, EvaluationRequest, read_evaluation_request
+from colonnade.sites.evaluation_request import EvaluateRecipe
 from colonnade.sites.site import find_site, read_site
 from colonnade.transport.evidence import read_key
 from tests.helpers.wires import PARTIES, write_study
@@ -49,11 +49,11 @@ def policy(party: str, **terms: object) -> Policy:
     return policy_from({"policy": {"party": party, "partners": ["*"], **terms}, **caps})
 
 
-def ask(site: Path, *lines: str) -> EvaluationRequest:
+def ask(site: Path, *lines: str) -> EvaluateRecipe:
     (site / "model.json").write_bytes(model_of(read_site(site).study))
     with (site / "site.toml").open("a") as file:
         file.write("\n".join(["[evaluation]", 'model = "model.json"', "epsilon = 20", *lines, ""]))
-    return read_evaluation_request(read_site(site))
+    return EvaluateRecipe(read_site(site))
 
 
 def test_every_site_makes_the_same_terms_of_its_own_files(sites: Path) -> None:
@@ -77,7 +77,7 @@ def test_a_session_of_the_sites_own_recipes_opens_the_sums(sites: Path, tmp_path
     tasks = {name: recipes[name].party_task(Unguarded(), HERE) for name in PARTIES}
     carry_in_process(server, tasks, Randomness(seed=b"sites"))
     assert server.release is not None
-    found = recipes["server"].asked.evaluation.measure(server.release)
+    found = recipes["server"].evaluation.measure(server.release)
     assert {"rmse", "r_squared"} >= set(found.measures) and found.measures["rmse"].value > 0
     # Every site keeps what was opened, under the session's own id.
     kept = {name: [f.read_bytes() for f in (sites / name / "releases").glob("*.json")] for name in ("server", *PARTIES)}
@@ -95,7 +95,7 @@ def test_records_may_be_others_and_policies_see_their_columns(sites: Path, deplo
 
 def test_what_cannot_be_asked(sites: Path) -> None:
     with pytest.raises(StudyError, match=r"asks for no evaluation: \[evaluation\] has no model"):
-        read_evaluation_request(read_site(sites / "town"))
+        EvaluateRecipe(read_site(sites / "town"))
     with pytest.raises(StudyError, match=r"\[evaluation\] has no key 'too'"):
         ask(sites / "bank", "too = 1")
     with pytest.raises(StudyError, match=r"\[evaluation\] has no key 'data'"):
@@ -131,7 +131,7 @@ def test_a_job_is_of_the_study_that_it_names(sites: Path, tmp_path: Path) -> Non
         shutil.copy(sites / name / "site.toml", place)
         ask(place)
         ask(sites / name)
-    job = read_evaluation_request(find_site(sites / "coordinator", "other")).evaluation.study.agreement.name
+    job = EvaluateRecipe(find_site(sites / "coordinator", "other")).evaluation.study.agreement.name
     assert job.startswith("other ")
     for named, study in ((job, "other"), ("pay" + job.removeprefix("other"), "pay"), ("", "pay")):
         assert EvaluateRecipe.open_site(sites / "server", named, "server").study.agreement.name == study

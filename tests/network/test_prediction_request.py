@@ -24,7 +24,7 @@ from colonnade.flare.server_job import job_name
 from colonnade.foundation.errors import PolicyError, StudyError
 from colonnade.model import PublicModel, write_model
 from colonnade.protocol.codes import Code, code_of
-from colonnade.sites.prediction_request import PredictionRequest, PredictRecipe, read_prediction_request
+from colonnade.sites.prediction_request import PredictRecipe
 from colonnade.sites.site import SEED, find_site, read_site
 from colonnade.study import StudySpec, read_study
 from tests.helpers.wires import PARTIES, write_study
@@ -61,19 +61,19 @@ def model_of(study: StudySpec, weights: dict[str, float] | None = None) -> bytes
     return write_model(PublicModel(model, "pay", study.agreement.schema, "works.pay", "00" * 32))
 
 
-def ask(site: Path, *lines: str, to: str = "bank", weights: dict[str, float] | None = None) -> PredictionRequest:
+def ask(site: Path, *lines: str, to: str = "bank", weights: dict[str, float] | None = None) -> PredictRecipe:
     """Hand a site the model, write its section, and read both."""
     (site / "model.json").write_bytes(model_of(read_study(site / "study.toml"), weights))
     with (site / "site.toml").open("a") as file:
         file.write("\n".join(["[prediction]", 'model = "model.json"', f'to = "{to}"', *lines, ""]))
-    return read_prediction_request(read_site(site))
+    return PredictRecipe(read_site(site))
 
 
 @pytest.mark.parametrize("name", ["server", "coordinator", *PARTIES])
 def test_template_asks_for_nothing_until_the_marks_are_taken_away(sites: Path, name: str) -> None:
     site = sites / name
     with pytest.raises(StudyError, match=rf"^{name}/site.toml asks for no prediction: \[prediction\] has no model$"):
-        read_prediction_request(read_site(site))
+        PredictRecipe(read_site(site))
     text = (site / "site.toml").read_text()
     keys = ("[prediction]", "model =", "to =", "data =", "id =")
     lines = [line[2:] if line[2:].startswith(keys) else line for line in text.splitlines()]
@@ -83,9 +83,9 @@ def test_template_asks_for_nothing_until_the_marks_are_taken_away(sites: Path, n
     assert shown.text("to") == "works" and shown.text("model") == "model.json"
     assert ("data" in shown) == ("id" in shown) == (name in PARTIES)
     with pytest.raises(StudyError, match="there is no model file"):
-        read_prediction_request(read_site(site))
+        PredictRecipe(read_site(site))
     (site / "model.json").write_bytes(model_of(read_site(site).study))
-    assert read_prediction_request(read_site(site)).prediction.receiver == "works"
+    assert PredictRecipe(read_site(site)).prediction.receiver == "works"
 
 
 def test_every_site_makes_the_same_terms_of_its_own_files(sites: Path) -> None:
@@ -102,7 +102,7 @@ def test_other_terms_have_another_digest(sites: Path) -> None:
         ask(sites / "town", weights={"hours": 0.5, "owner=yes": 1.0}).terms,
     }
     asked = ask(sites / "coordinator")
-    unaligned = replace(asked, site=replace(asked.site, study=replace(asked.site.study, alignment="none")))
+    unaligned = PredictRecipe(replace(asked.site, study=replace(asked.site.study, alignment="none")))
     assert asked.terms == one and len({one, unaligned.terms, *others}) == 5
 
 
@@ -140,13 +140,13 @@ def test_model_that_was_altered_or_is_of_other_columns(sites: Path) -> None:
     path = sites / "bank" / "model.json"
     path.write_bytes(path.read_bytes().replace(b"0.125", b"0.126"))
     with pytest.raises(StudyError, match=r"the model of bank/site.toml cannot be scored by: ") as told:
-        read_prediction_request(read_site(sites / "bank"))
+        PredictRecipe(read_site(sites / "bank"))
     assert code_of(told.value) is Code.PLAN
     path.write_bytes(model_of(read_site(sites / "bank").study))
     study = sites / "bank" / "study.toml"
     study.write_text(study.read_text().replace("high = 1000", "high = 2000"))
     with pytest.raises(StudyError, match="the model takes column savings of party bank as "):
-        read_prediction_request(read_site(sites / "bank"))
+        PredictRecipe(read_site(sites / "bank"))
 
 
 def test_simulation_has_no_ledger_and_the_same_rules(sites: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,7 +212,7 @@ def test_a_job_is_of_the_study_that_it_names(sites: Path, tmp_path: Path) -> Non
         shutil.copy(sites / name / "site.toml", place)
         ask(place)
         ask(sites / name)
-    job = read_prediction_request(find_site(sites / "coordinator", "other")).job
+    job = PredictRecipe(find_site(sites / "coordinator", "other")).job
     assert job.startswith("other ")
     for named, study in ((job, "other"), ("pay" + job.removeprefix("other"), "pay"), ("", "pay")):
         assert PredictRecipe.open_site(sites / "server", named, "server").study.agreement.name == study

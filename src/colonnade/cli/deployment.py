@@ -204,10 +204,10 @@ def _run_evaluation(folder: Path, out: Path, force: bool, wait: float, json: boo
     from colonnade.mechanism.release import read_release
     from colonnade.report.answers.measured import measured
     from colonnade.report.progress import Steps
-    from colonnade.sites.evaluation_request import read_evaluation_request
+    from colonnade.sites.evaluation_request import EvaluateRecipe
     from colonnade.sites.site import COORDINATOR, NOT_PRIVATE, find_site
 
-    asked = read_evaluation_request(find_site(folder, study, COORDINATOR))
+    asked = EvaluateRecipe(find_site(folder, study, COORDINATOR))
     with places(release_place(out, force)) as (file,), Steps(stderr()) as steps:
         content, account = run_session(asked.site, wait, steps, asked)
         opened = read_release(content)
@@ -229,10 +229,10 @@ def _run_prediction(folder: Path, wait: float, json: bool, study: str) -> None:
     from colonnade.report.progress import Steps
     from colonnade.report.render.terminal import caution
     from colonnade.report.text import opened_scores_text
-    from colonnade.sites.prediction_request import read_prediction_request
+    from colonnade.sites.prediction_request import PredictRecipe
     from colonnade.sites.site import COORDINATOR, NOT_PRIVATE, find_site
 
-    asked = read_prediction_request(find_site(folder, study, COORDINATOR))
+    asked = PredictRecipe(find_site(folder, study, COORDINATOR))
     with Steps(stderr()) as steps:
         account = run_prediction(asked, wait, lambda step, share: steps(SCORING.get(step, step), share))
     stderr().print(caution(opened_scores_text(asked.prediction, account["rows"])))

@@ -36,8 +36,8 @@ from colonnade.sites.site import OUTCOME, RELEASE, SERVER, Site
 
 if TYPE_CHECKING:
     # Whoever waits for a session waits for what is loaded here.
-    from colonnade.sites.evaluation_request import EvaluationRequest
-    from colonnade.sites.prediction_request import PredictionRequest
+    from colonnade.sites.evaluation_request import EvaluateRecipe
+    from colonnade.sites.prediction_request import PredictRecipe
 
 Watch = Callable[[str, float], None]
 POLL_SECONDS = 0.5  # a person sees a step half a second late at most
@@ -76,7 +76,7 @@ def run_session(
     site: Site,
     wait: float,
     watch: Watch,
-    asked: EvaluationRequest | None = None,
+    asked: EvaluateRecipe | None = None,
     begun: Callable[[str], None] = lambda job: None,
 ) -> tuple[bytes, dict[str, Any]]:
     """The release's bytes, or those of an evaluation, and the server's account.
@@ -90,7 +90,7 @@ def run_session(
     return content, account
 
 
-def fit_job(site: Site, asked: EvaluationRequest | None = None) -> Job:
+def fit_job(site: Site, asked: EvaluateRecipe | None = None) -> Job:
     agreement = (site.study if asked is None else asked.evaluation.study).agreement
     return Job(
         agreement.name,
@@ -169,7 +169,7 @@ def _asking(site: Site, wait: float) -> Iterator[Session]:
             _quietly(session.close)
 
 
-def run_prediction(asked: PredictionRequest, wait: float, watch: Watch) -> dict[str, Any]:
+def run_prediction(asked: PredictRecipe, wait: float, watch: Watch) -> dict[str, Any]:
     """The server's account of a prediction: who has how many scores; raises with its sentence when nobody has any."""
     job = Job(
         asked.job,

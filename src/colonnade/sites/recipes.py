@@ -6,7 +6,7 @@ The jobs know of recipes alone, and carriers of nothing: a further kind of sessi
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +18,7 @@ from colonnade.data.sources import Source
 from colonnade.data.table import Table
 from colonnade.foundation.errors import SiteError, StudyError
 from colonnade.foundation.files import Place, keep_release, places
+from colonnade.foundation.sections import Section
 from colonnade.foundation.workers import Workers
 from colonnade.mechanism.release import ReleaseRecord, write_release
 from colonnade.planning.query import KEPT_NAME
@@ -25,7 +26,7 @@ from colonnade.planning.session_plan import SessionPlan
 from colonnade.protocol.fit import FIT, FitParty, FitServer
 from colonnade.protocol.tasks import Guard, PartyTask, ServerTask, SessionKind
 from colonnade.sites.preflight import try_releases
-from colonnade.sites.site import RELEASE, STARTUP, Site, find_site, read_sites
+from colonnade.sites.site import PARTY, RELEASE, SITE, STARTUP, Site, find_site, read_sites
 from colonnade.study import StudySpec
 from colonnade.transport.evidence import EvidenceFolder, destroy_expired, read_key
 
@@ -65,6 +66,19 @@ class Recipe(ABC):
         """This party's data by content, where its ledger asks for it."""
         self.notes: list[str] = []
         """What this party's people should know of how their records were read."""
+
+    def require_asked(self, section: Section, *keys: str) -> None:
+        """Refuse a section of the site's file that does not say what is asked for."""
+        for key in keys:
+            if key not in section:
+                told = f"{self.site.folder.name}/{SITE} asks for no {self.task}"
+                raise StudyError(f"{told}: {section.where} has no {key}")
+
+    def require_part(self, parties: Collection[str]) -> None:
+        """Refuse, at a party, a model that leaves it out."""
+        if self.site.role == PARTY and self.site.party not in parties:
+            told = f"the model has no weight for a column of {self.site.party}, which takes no part in the {self.task}"
+            raise StudyError(told)
 
     @classmethod
     def open_site(cls, folder: Path, job: str, role: str) -> Site:
@@ -116,6 +130,7 @@ class FitRecipe(Recipe):
     """A release: every site that takes part keeps it."""
 
     kind, task = FIT, "session"
+    opened = "the release was opened"
 
     def __init__(self, site: Site) -> None:
         super().__init__(site)
@@ -196,7 +211,7 @@ class FitRecipe(Recipe):
             ) from None
 
     def sentence(self) -> str:
-        return "; ".join(["the release was opened", *self.notes])
+        return "; ".join([self.opened, *self.notes])
 
 
 def _kept(place: Path, content: bytes, write: Callable[[Path, bytes], Path] = keep_release) -> tuple[Path | None, str]:
