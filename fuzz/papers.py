@@ -31,8 +31,8 @@ from colonnade.audit.verdict import (
     write_start,
     write_verdict,
 )
+from colonnade.flare.certificates import parse_list
 from colonnade.flare.renewal import request_fingerprint
-from colonnade.flare.revocation import parse_list
 from colonnade.foundation.errors import ColonnadeError
 from colonnade.protocol.messages import Envelope, Step
 from colonnade.transport.evidence import RECORD, TRAFFIC, KeptEvidence, write_message

@@ -21,11 +21,10 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 pytest.importorskip("nvflare", reason="the extra flare is not installed")
 
 from colonnade.flare.agent import Agent, find_key
-from colonnade.flare.certificates import Address
+from colonnade.flare.certificates import Address, install_list
 from colonnade.flare.deploy import deploy_new
 from colonnade.flare.doctor import examine
 from colonnade.flare.renewal import install_certificate, revoke_certificate
-from colonnade.flare.revocation import install_list
 from colonnade.flare.signing import CertificateSigner
 from colonnade.foundation.errors import PolicyError, SignatureError
 from colonnade.sites.site import read_site

@@ -25,12 +25,11 @@ from nvflare.fuel.f3.connection import ConnState
 from nvflare.fuel.f3.drivers.connector_info import ConnectorInfo, Mode
 
 from colonnade.flare import listener
-from colonnade.flare.certificates import Address, probe, probe_own, server_address
+from colonnade.flare.certificates import Address, install_list, probe, probe_own, server_address
 from colonnade.flare.deploy import deploy_new
 from colonnade.flare.doctor import examine
 from colonnade.flare.listener import LARGEST_FRAME, UNPROVEN, BoundedDriver, use_driver
 from colonnade.flare.renewal import revoke_certificate
-from colonnade.flare.revocation import install_list
 from colonnade.foundation.errors import PolicyError
 from tests.helpers.cli_study import runner
 from tests.helpers.wires import write_study
@@ -79,7 +78,7 @@ def sites(deployed: Path, tmp_path: Path) -> Path:
 @pytest.fixture
 def port(sites: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[int, Monitor]]:
     """The server's port by the driver that the engine finds, as `server start` has it."""
-    monkeypatch.setattr("colonnade.flare.revocation.WATCH_SECONDS", 0.1)
+    monkeypatch.setattr("colonnade.flare.certificates.WATCH_SECONDS", 0.1)
     use_driver()
     load_comm_drivers()
     made = driver_mgr.find_driver_class("stcp")

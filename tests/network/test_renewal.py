@@ -20,12 +20,11 @@ pytest.importorskip("nvflare", reason="the extra flare is not installed")
 
 
 from colonnade.flare import renewal
-from colonnade.flare.certificates import Address, check_certificate
+from colonnade.flare.certificates import Address, check_certificate, install_list
 from colonnade.flare.deploy import deploy_new
 from colonnade.flare.doctor import examine
 from colonnade.flare.provision import COORDINATOR
 from colonnade.flare.renewal import approve_request, install_certificate, request_certificate, revoke_certificate
-from colonnade.flare.revocation import install_list
 from colonnade.flare.signing import CertificateSigner
 from colonnade.foundation.errors import PolicyError, SignatureError, StudyError
 from colonnade.sites.site import read_site

@@ -183,7 +183,7 @@ class AuditedSite:
         return root, fingerprint
 
     def _revoked(self) -> Mapping[int, datetime]:
-        from colonnade.flare.revocation import read_revoked
+        from colonnade.flare.certificates import read_revoked
 
         return {} if self.folder is None else read_revoked(self.folder)
 

@@ -99,8 +99,8 @@ def install(
 ) -> None:
     """Put a signed certificate into the folder, with the key that waited for it; or the authority's list of revoked."""
     require_engine()
+    from colonnade.flare.certificates import install_list
     from colonnade.flare.renewal import install_certificate
-    from colonnade.flare.revocation import install_list
     from colonnade.sites.site import read_site
 
     content, site = file.read_bytes(), read_site(folder)

@@ -1,12 +1,18 @@
-"""What can be known of a folder's certificates before the engine starts, each refusal in one sentence."""
+"""What can be known of a folder's certificates before the engine starts, each refusal in one sentence.
+
+The authority's list of revoked ones lies in the folder too: it is read before sessions, and by the server.
+"""
 
 from __future__ import annotations
 
 import json
+import logging
 import re
 import socket
 import ssl
+import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,8 +23,8 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from cryptography.x509.oid import NameOID
 
-from colonnade.flare.revocation import read_revoked, revoked_since
 from colonnade.foundation.errors import PolicyError, StudyError
+from colonnade.foundation.files import places
 from colonnade.sites.site import STARTUP
 
 _LABEL = r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?"
@@ -28,6 +34,10 @@ NOT_YET, EXPIRED = 9, 10
 """OpenSSL's numbers for a certificate out of date."""
 VERDICT_SECONDS = (0.2, 1.0)
 """How long a server's verdict on a certificate is waited for, at least and at most: five times its handshake."""
+
+REVOKED = "revoked.crl"
+WATCH_SECONDS = 5.0  # a certificate that is revoked keeps its line so long at most
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -45,6 +55,26 @@ class Address:
                 f"a server's address must be HOST or HOST:PORT, a host's name of letters, digits, - and ., got {text!r}"
             )
         return cls(host, int(port or 8002))
+
+
+def common_name(shown: x509.Certificate | x509.CertificateSigningRequest) -> str:
+    """Whom a certificate names, or a request; nobody who is one of ours where it names several."""
+    return ", ".join(str(a.value) for a in shown.subject.get_attributes_for_oid(NameOID.COMMON_NAME))
+
+
+def authority_of(folder: Path) -> x509.Certificate:
+    """The study's authority, as the folder has it."""
+    return x509.load_pem_x509_certificate((folder / STARTUP / "rootCA.pem").read_bytes())
+
+
+def issued(content: bytes, root: x509.Certificate, refusal: str) -> x509.Certificate:
+    """A certificate in PEM that this authority gave; raises PolicyError with the sentence for any other."""
+    try:
+        shown = x509.load_pem_x509_certificate(content)
+        shown.verify_directly_issued_by(root)
+    except (ValueError, TypeError, InvalidSignature):
+        raise PolicyError(refusal) from None
+    return shown
 
 
 def check_certificate(folder: Path, name: str, basename: str = "client") -> None:
@@ -72,19 +102,14 @@ def require_pair(folder: Path, name: str, basename: str = "client") -> None:
 
 def read_certificate(folder: Path, name: str, file: str) -> x509.Certificate:
     """One of the folder's certificates, wherever its key may be: in date, by the folder's authority, for the name."""
-    start = folder / STARTUP
     try:
-        own = x509.load_pem_x509_certificate((start / file).read_bytes())
-        root = x509.load_pem_x509_certificate((start / "rootCA.pem").read_bytes())
+        content, root = (folder / STARTUP / file).read_bytes(), authority_of(folder)
+        own = x509.load_pem_x509_certificate(content)
     except ValueError:
         raise PolicyError(f"the certificate of {name} cannot be read") from None
-    names = [str(a.value) for a in own.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
-    if names != [name]:
-        raise PolicyError(f"the certificate is for {', '.join(names) or 'nobody'}, this folder is {name}'s")
-    try:
-        own.verify_directly_issued_by(root)
-    except (InvalidSignature, ValueError, TypeError):
-        raise PolicyError(f"the certificate of {name} is not from the authority of this study") from None
+    if (found := common_name(own)) != name:
+        raise PolicyError(f"the certificate is for {found or 'nobody'}, this folder is {name}'s")
+    issued(content, root, f"the certificate of {name} is not from the authority of this study")
     now = datetime.now(UTC)
     if now < own.not_valid_before_utc:
         raise PolicyError(
@@ -155,9 +180,8 @@ def probe(
         # The deadline is the whole handshake's.
         with context.wrap_socket(plain, server_hostname=address.host) as connection:
             shown = x509.load_der_x509_certificate(connection.getpeercert(binary_form=True) or b"")
-            names = [str(a.value) for a in shown.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
-            if names != [server]:
-                raise PolicyError(f"the server shows a certificate for {', '.join(names)}, it must be {server}")
+            if (found := common_name(shown)) != server:
+                raise PolicyError(f"the server shows a certificate for {found}, it must be {server}")
             if (since := revoked_since(shown, read_revoked(folder))) is not None:
                 raise PolicyError(f"the server shows a certificate that was revoked on {since:%Y-%m-%d}")
             # The server's verdict on our certificate comes after its part of the handshake.
@@ -202,3 +226,80 @@ def _why_unfit(error: ssl.SSLCertVerificationError) -> str:
     if error.verify_code == EXPIRED:
         return f"the server's certificate has ended: is the clock of this machine ahead? It says {now}"
     return "the server's certificate is not from the authority of this study"
+
+
+# What was revoked.
+
+
+def parse_list(content: bytes, root: x509.Certificate) -> x509.CertificateRevocationList:
+    """A list that the study's own authority signed; raises PolicyError for any other."""
+    try:
+        shown = x509.load_pem_x509_crl(content)
+        signed = shown.is_signature_valid(root.public_key())  # type: ignore[arg-type]
+    except (ValueError, TypeError):
+        raise PolicyError("the list of revoked certificates cannot be read") from None
+    if not signed or shown.issuer != root.subject:
+        raise PolicyError("the list of revoked certificates is not from the authority of this study")
+    return shown
+
+
+def read_revoked(folder: Path) -> dict[int, datetime]:
+    """Serial numbers with the day from which they are worth nothing; none where the folder has no list."""
+    path = folder / STARTUP / REVOKED
+    if not path.exists():
+        return {}
+    listed = parse_list(path.read_bytes(), authority_of(folder))
+    return {entry.serial_number: entry.revocation_date_utc for entry in listed}
+
+
+def revoked_since(certificate: x509.Certificate, revoked: Mapping[int, datetime]) -> datetime | None:
+    """When it was revoked, if it is."""
+    since = revoked.get(certificate.serial_number)
+    return since if since is not None and since <= datetime.now(UTC) else None
+
+
+def install_list(folder: Path, content: bytes) -> int:
+    """Put a newer list into a folder; how many it names. An older one is refused: it may have forgotten somebody."""
+    root, path = authority_of(folder), folder / STARTUP / REVOKED
+    listed = parse_list(content, root)
+    if path.exists():
+        known = parse_list(path.read_bytes(), root)
+        lost = {entry.serial_number for entry in known} - {entry.serial_number for entry in listed}
+        if lost or listed.last_update_utc < known.last_update_utc:
+            raise PolicyError(
+                f"the list of {listed.last_update_utc:%Y-%m-%d %H:%M} is older than the one in the folder, of "
+                f"{known.last_update_utc:%Y-%m-%d %H:%M}"
+            )
+    with places(path) as (file,):
+        file.write(content)
+    return len(list(listed))
+
+
+def refuse_revoked(folder: Path, context: ssl.SSLContext) -> None:
+    """Make a listener refuse revoked certificates; a list that comes later is read within seconds."""
+    _load(folder, context)
+    threading.Thread(target=_watch, args=(folder, context), daemon=True).start()
+
+
+def _load(folder: Path, context: ssl.SSLContext) -> None:
+    path = folder / STARTUP / REVOKED
+    if path.exists():
+        context.load_verify_locations(str(path))
+        context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+
+
+def _watch(folder: Path, context: ssl.SSLContext) -> None:
+    path, last = folder / STARTUP / REVOKED, 0
+    while True:
+        time.sleep(WATCH_SECONDS)
+        try:
+            now = path.stat().st_mtime_ns
+            if now != last:
+                last = now
+                # Somebody else's list is not read: it could shut everybody out.
+                read_revoked(folder)
+                _load(folder, context)
+        except FileNotFoundError:
+            continue
+        except (OSError, PolicyError) as error:
+            log.warning("the list of revoked certificates is not used: %s", error)

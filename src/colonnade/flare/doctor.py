@@ -15,15 +15,13 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from cryptography import x509
-
 from colonnade.consent.guard import ConsentGuard
 from colonnade.consent.ledger import open_ledger
 from colonnade.flare.certificates import check_certificate, own_address, probe, probe_own, require_pair, server_address
 from colonnade.flare.launch import EVENTS, check_local, check_port
 from colonnade.flare.monitor import LEAST_FREE
 from colonnade.flare.process import RUNNING, dead
-from colonnade.flare.renewal import bearer
+from colonnade.flare.renewal import bearer, own_certificate
 from colonnade.flare.signing import CertificateSigner
 from colonnade.flare.status import last_word, look, unfinished
 from colonnade.foundation.canonical import canonical_json
@@ -121,9 +119,8 @@ def look_at_version(site: Site) -> str:
 
 
 def look_at_certificate(site: Site) -> str:
-    name, basename = bearer(site)
-    check_certificate(site.folder, name, basename)
-    shown = x509.load_pem_x509_certificate((site.folder / STARTUP / f"{basename}.crt").read_bytes())
+    check_certificate(site.folder, *bearer(site))
+    name, shown = own_certificate(site)
     end = shown.not_valid_after_utc
     if end - datetime.now(UTC) < SOON:
         raise Remark(f"the certificate of {name} ends on {end:%Y-%m-%d}: colonnade cert request renews it")
@@ -160,9 +157,8 @@ def look_at_clock(site: Site) -> str:
     if latest > now + CLOCK_SLACK:
         late = f"{latest:%Y-%m-%d %H:%M}"
         raise SiteError(f"the clock says {now:%Y-%m-%d %H:%M}, and something here was written at {late}")
-    name, basename = bearer(site)
-    require_pair(site.folder, name, basename)
-    shown = x509.load_pem_x509_certificate((site.folder / STARTUP / f"{basename}.crt").read_bytes())
+    require_pair(site.folder, *bearer(site))
+    name, shown = own_certificate(site)
     if now < shown.not_valid_before_utc - CLOCK_SLACK:
         begins = f"{shown.not_valid_before_utc:%Y-%m-%d %H:%M}"
         raise SiteError(f"the clock says {now:%Y-%m-%d %H:%M}, and the certificate of {name} begins on {begins}")

@@ -23,7 +23,7 @@ from nvflare.fuel.f3.drivers.socket_conn import SocketConnection
 from nvflare.fuel.f3.drivers.tcp_driver import TcpDriver
 from nvflare.fuel.f3.sfm.prefix import PREFIX_LEN, Prefix
 
-from colonnade.flare.revocation import refuse_revoked
+from colonnade.flare.certificates import refuse_revoked
 from colonnade.protocol.messages import LARGEST
 
 HANDSHAKE_SECONDS = 10.0  # whoever connects and says nothing holds a thread so long at most

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
@@ -23,9 +23,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from nvflare.lighter.utils import Identity, generate_cert, generate_keys, serialize_pri_key, x509_name
 
 from colonnade.flare.agent import SIGNING_CERTIFICATE, find_key, key_of, named_agent
-from colonnade.flare.certificates import own_address
+from colonnade.flare.certificates import REVOKED, authority_of, common_name, issued, own_address
 from colonnade.flare.provision import COORDINATOR as COORDINATOR_NAME
-from colonnade.flare.revocation import REVOKED
 from colonnade.foundation.errors import PolicyError, StudyError
 from colonnade.foundation.files import places
 from colonnade.sites.site import COORDINATOR, SERVER, SITE, STARTUP, Site
@@ -77,9 +76,7 @@ def request_certificate(site: Site) -> tuple[bytes, str]:
             file.write(serialize_pri_key(key))
             file.flush()
             os.fsync(file.fileno())
-    name, _ = bearer(site)
-    asked = x509.CertificateSigningRequestBuilder().subject_name(x509_name(name)).sign(key, SHA256())
-    return asked.public_bytes(Encoding.PEM), fingerprint(key.public_key())
+    return _request(site, key)
 
 
 def request_signing(site: Site, comment: str) -> tuple[bytes, str]:
@@ -87,9 +84,19 @@ def request_signing(site: Site, comment: str) -> tuple[bytes, str]:
     if site.signing_agent is None:
         raise PolicyError(f"{site.folder.name}/{SITE} must name a signing_agent, and names none")
     key = find_key(named_agent(site.folder, site.signing_agent), comment)
+    return _request(site, key)
+
+
+def _request(site: Site, key: Any) -> tuple[bytes, str]:
     digest = None if isinstance(key, ed25519.Ed25519PrivateKey) else SHA256()
     asked = x509.CertificateSigningRequestBuilder().subject_name(x509_name(bearer(site)[0])).sign(key, digest)
     return asked.public_bytes(Encoding.PEM), fingerprint(key.public_key())
+
+
+def own_certificate(site: Site) -> tuple[str, x509.Certificate]:
+    """The name in a site's certificate, and the certificate, whether it counts or not."""
+    name, basename = bearer(site)
+    return name, x509.load_pem_x509_certificate((site.folder / STARTUP / f"{basename}.crt").read_bytes())
 
 
 def _read_key(path: Path) -> Any:
@@ -124,9 +131,7 @@ def _read_request(content: bytes) -> tuple[RequestedKey, str]:
     """A request's key and name; it must be signed by the key."""
     try:
         asked = x509.load_pem_x509_csr(content)
-        names = [str(a.value) for a in asked.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
-        key = asked.public_key()
-        sound = asked.is_signature_valid
+        key, name, sound = asked.public_key(), common_name(asked), asked.is_signature_valid
     except (ValueError, TypeError, UnsupportedAlgorithm):
         raise StudyError("the request cannot be read: it must be a signing request in PEM") from None
     if not sound:
@@ -135,7 +140,7 @@ def _read_request(content: bytes) -> tuple[RequestedKey, str]:
         raise PolicyError(f"a request's key must be RSA of {SMALLEST_RSA} bits or more, P-256 or Ed25519")
     if isinstance(key, ec.EllipticCurvePublicKey) and not isinstance(key.curve, ec.SECP256R1):
         raise PolicyError(f"a request's elliptic curve must be P-256, got {key.curve.name}")
-    return key, names[0] if len(names) == 1 else ""
+    return key, name
 
 
 def approve_request(authority: Path, content: bytes, days: int = VALID_DAYS, connections_only: bool = False) -> Signed:
@@ -154,10 +159,8 @@ def approve_request(authority: Path, content: bytes, days: int = VALID_DAYS, con
     )
     now = datetime.now(UTC)
     until = min(now + timedelta(days=days), root.not_valid_after_utc)
-    issuer = str(root.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
-    made = generate_cert(
-        Identity(name, org, role), Identity(issuer), root_key, key, not_valid_before=now - BACK, not_valid_after=until
-    )
+    issuer, valid = Identity(common_name(root)), {"not_valid_before": now - BACK, "not_valid_after": until}
+    made = generate_cert(Identity(name, org, role), issuer, root_key, key, **valid)
     if connections_only:
         made = _for_connections(made, root_key)
     told = fingerprint(key)
@@ -196,15 +199,9 @@ def install_certificate(site: Site, content: bytes) -> datetime:
     """
     name, basename = bearer(site)
     start = site.folder / STARTUP
-    root = x509.load_pem_x509_certificate((start / "rootCA.pem").read_bytes())
-    try:
-        new = x509.load_pem_x509_certificate(content)
-        names = [str(a.value) for a in new.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
-        new.verify_directly_issued_by(root)
-    except (ValueError, TypeError, InvalidSignature):
-        raise PolicyError("the new certificate is not from the authority of this study") from None
-    if names != [name]:
-        raise PolicyError(f"the new certificate is for {', '.join(names) or 'nobody'}, this folder is {name}'s")
+    new = issued(content, authority_of(site.folder), "the new certificate is not from the authority of this study")
+    if (found := common_name(new)) != name:
+        raise PolicyError(f"the new certificate is for {found or 'nobody'}, this folder is {name}'s")
     # An earlier try may have ended after the key was put in place.
     waiting = start / NEXT_KEY
     kept = waiting if waiting.exists() else start / f"{basename}.key"
@@ -234,13 +231,8 @@ def _replace_certificate(place: Path, content: bytes) -> None:
 def revoke_certificate(authority: Path, content: bytes, reason: str = "") -> tuple[str, bytes]:
     """Take a certificate back: whose it was, and the authority's new list, which every folder must get."""
     root, root_key, _ = _authority(authority)
-    try:
-        shown = x509.load_pem_x509_certificate(content)
-        shown.verify_directly_issued_by(root)
-    except (ValueError, TypeError, InvalidSignature):
-        raise PolicyError("the certificate to revoke is not from this authority") from None
-    name = ", ".join(str(a.value) for a in shown.subject.get_attributes_for_oid(NameOID.COMMON_NAME))
-    now = datetime.now(UTC)
+    shown = issued(content, root, "the certificate to revoke is not from this authority")
+    name, now = common_name(shown), datetime.now(UTC)
     known = {"time": now.isoformat(timespec="seconds"), "name": name, "serial": f"{shown.serial_number:x}"}
     _note(authority / TAKEN_BACK, {**known, "reason": reason})
     builder = x509.CertificateRevocationListBuilder().issuer_name(root.subject)

@@ -13,10 +13,15 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from colonnade.flare.certificates import check_certificate, read_certificate
-from colonnade.flare.revocation import read_revoked, revoked_since
+from colonnade.flare.certificates import (
+    check_certificate,
+    common_name,
+    read_certificate,
+    read_revoked,
+    revoked_since,
+)
 from colonnade.foundation.errors import LapsedError, PolicyError, SignatureError
 from colonnade.sites.site import SITE, STARTUP
 
@@ -72,7 +77,7 @@ class CertificateChecker:
         shown = read_proof(peer, proof)
         try:
             certificate = x509.load_der_x509_certificate(shown.certificate)
-            names = [a.value for a in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+            found = common_name(certificate)
             certificate.verify_directly_issued_by(self._root)
             first, last = certificate.not_valid_before_utc, certificate.not_valid_after_utc
             key = certificate.public_key()
@@ -80,10 +85,9 @@ class CertificateChecker:
             raise SignatureError(
                 f"the certificate that {peer} signs by is not from the authority of this study"
             ) from None
-        if names != [peer]:
+        if found != peer:
             # The authority gave these names, so that they may be told.
-            told = ", ".join(map(str, names)) or "nobody"
-            raise SignatureError(f"what came in the name of {peer} is signed by {told}")
+            raise SignatureError(f"what came in the name of {peer} is signed by {found or 'nobody'}")
         if for_connections_only(certificate):
             raise SignatureError(f"the certificate that {peer} signs by is for connections only")
         try:
