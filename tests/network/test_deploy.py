@@ -29,16 +29,7 @@ from colonnade.flare.deploy import deploy_new, warnings
 from colonnade.flare.folder_texts import policy_file
 from colonnade.flare.launch import KEPT_JOBS, check_local, check_port, clear_old_jobs
 from colonnade.flare.process import alone
-from colonnade.flare.provision import (
-    EVALUATE_PARTY_CLASS,
-    EVALUATE_SERVER_CLASS,
-    PARTY_CLASS,
-    PARTY_LAUNCHER,
-    SCORE_PARTY_CLASS,
-    SCORE_SERVER_CLASS,
-    SERVER_CLASS,
-    Address,
-)
+from colonnade.flare.provision import PARTY_LAUNCHER, Address
 from colonnade.foundation.errors import ColonnadeError, PolicyError, StudyError
 from colonnade.planning.leakage import TOLD_BITS
 from colonnade.sites.site import SEED, read_site
@@ -131,8 +122,10 @@ def test_sites_refuse_shipped_code_and_send_no_logs(ours: Path, name: str) -> No
     assert {rights["lead"][right] for right in ("byoc", "shell_commands", "operate", "clone_job")} == {"none"}
     resources = read_json(ours / name / "local" / "resources.json")
     assert resources["class_list_enforcement_mode"] == "enforce"
-    server = [SERVER_CLASS, SCORE_SERVER_CLASS, EVALUATE_SERVER_CLASS]
-    party = [PARTY_CLASS, SCORE_PARTY_CLASS, EVALUATE_PARTY_CLASS]
+    server, party = (
+        [f"colonnade.flare.job_classes.{kind}{side}Job" for kind in ("Fit", "Predict", "Evaluate")]
+        for side in ("Server", "Party")
+    )
     assert resources["class_allow_list"] == (server if name == "server" else party)
     assert resources["allow_log_streaming"] is False
     assert "log" not in json.dumps(resources["components"])
@@ -342,7 +335,7 @@ def test_folder_of_an_earlier_version(ours: Path, bank: Path, part: str) -> None
     path = bank / "local" / "resources.json"
     text = path.read_text()
     before = {
-        "classes": (PARTY_CLASS, "colonnade.network.party_job.PartyJob"),
+        "classes": ("colonnade.flare.job_classes.FitPartyJob", "colonnade.network.party_job.PartyJob"),
         "launcher": (PARTY_LAUNCHER, "colonnade.network.launcher.PartyLauncher"),
     }[part]
     assert before[0] in text
@@ -355,7 +348,7 @@ def test_folder_of_an_earlier_version(ours: Path, bank: Path, part: str) -> None
     )
     check_local(ours / "server")
     # What else an organisation's people allow is their own matter.
-    path.write_text(text.replace(f'"{PARTY_CLASS}"', f'"{PARTY_CLASS}", "their.own.Class"'))
+    path.write_text(text.replace('FitPartyJob"', 'FitPartyJob", "their.own.Class"'))
     check_local(bank)
 
 

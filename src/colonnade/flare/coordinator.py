@@ -20,15 +20,7 @@ from nvflare.fuel.flare_api.flare_api import Session, new_secure_session
 
 from colonnade.flare.certificates import PROBE_SECONDS, check_certificate, probe, server_address
 from colonnade.flare.listener import use_driver
-from colonnade.flare.provision import (
-    COORDINATOR,
-    EVALUATE_PARTY_CLASS,
-    EVALUATE_SERVER_CLASS,
-    PARTY_CLASS,
-    SCORE_PARTY_CLASS,
-    SCORE_SERVER_CLASS,
-    SERVER_CLASS,
-)
+from colonnade.flare.provision import COORDINATOR, EVALUATE, FIT, SCORE
 from colonnade.flare.topics import COMMAND
 from colonnade.foundation.errors import ColonnadeError, ProtocolError, StoppedError, StudyError
 from colonnade.protocol.codes import BOOKED_COUNTS
@@ -60,12 +52,12 @@ class NotReached(ProtocolError):
 
 @dataclass(frozen=True)
 class Job:
-    """What the coordinator asks for: two class names, and the sites that they run at."""
+    """What the coordinator asks for: two class names, and the parties that one of them runs at."""
 
     name: str
     parties: tuple[str, ...]
-    server: str
-    party: str
+    classes: tuple[str, str]
+    """The server's, and a party's."""
     lost: str
     """What it means when the server cannot be asked any more."""
     idle: str
@@ -95,8 +87,7 @@ def fit_job(site: Site, asked: EvaluateRecipe | None = None) -> Job:
     return Job(
         agreement.name,
         agreement.schema.names,
-        SERVER_CLASS if asked is None else EVALUATE_SERVER_CLASS,
-        PARTY_CLASS if asked is None else EVALUATE_PARTY_CLASS,
+        FIT if asked is None else EVALUATE,
         BOOKED_COUNTS,
         "nothing is spent",
     )
@@ -174,8 +165,7 @@ def run_prediction(asked: PredictRecipe, wait: float, watch: Watch) -> dict[str,
     job = Job(
         asked.job,
         asked.prediction.parties,
-        SCORE_SERVER_CLASS,
-        SCORE_PARTY_CLASS,
+        SCORE,
         f"{asked.prediction.receiver} can say whether it has the scores",
         "no score was opened",
     )
@@ -237,12 +227,12 @@ def write_job(place: Path, job: Job) -> None:
     server = {
         "format_version": 2,
         "server": {"task_request_interval": TASK_SECONDS},
-        "workflows": [{"id": "session", "path": job.server, "args": {}}],
+        "workflows": [{"id": "session", "path": job.classes[0], "args": {}}],
         **empty,
     }
     client = {
         "format_version": 2,
-        "executors": [{"tasks": ["*"], "executor": {"path": job.party, "args": {}}}],
+        "executors": [{"tasks": ["*"], "executor": {"path": job.classes[1], "args": {}}}],
         **empty,
     }
     for path, content in (
@@ -297,7 +287,7 @@ def _stop(
     if not job:
         return None, {"sentence": f"stopped as the session was asked for, and it may go on; {wanted.lost}"}
     silent = f"the session was told to stop and has not said how it ended; {wanted.lost}"
-    if wanted.server != SCORE_SERVER_CLASS:
+    if wanted.classes != SCORE:
         silent += f"; colonnade run --fetch {job} tells, once it has"
     try:
         try:

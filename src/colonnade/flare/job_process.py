@@ -44,7 +44,7 @@ def run(side: str) -> int:
 
 def wait_for_job(side: str) -> int:
     """Load what is slow to load, then run the job that comes; none comes where the site has ended."""
-    for name in (MAINS[side], "colonnade.flare.job_classes", "colonnade.sites.recipes"):
+    for name in (MAINS[side], f"colonnade.flare.{side}_job", "colonnade.sites.recipes"):
         import_module(name)
     text = sys.stdin.read()
     if not text:

@@ -25,14 +25,12 @@ GONE_SECONDS = 40
 """A site that FLARE has not heard for so long is no longer connected."""
 ROOT_DAYS = 3650  # ten years: renewing the root means new folders for all
 COORDINATOR = "coordinator@colonnade.study"
-SERVER_CLASS = "colonnade.flare.job_classes.FitServerJob"
-PARTY_CLASS = "colonnade.flare.job_classes.FitPartyJob"
-SCORE_SERVER_CLASS = "colonnade.flare.job_classes.PredictServerJob"
-SCORE_PARTY_CLASS = "colonnade.flare.job_classes.PredictPartyJob"
-EVALUATE_SERVER_CLASS = "colonnade.flare.job_classes.EvaluateServerJob"
-EVALUATE_PARTY_CLASS = "colonnade.flare.job_classes.EvaluatePartyJob"
-SERVER_CLASSES = [SERVER_CLASS, SCORE_SERVER_CLASS, EVALUATE_SERVER_CLASS]
-PARTY_CLASSES = [PARTY_CLASS, SCORE_PARTY_CLASS, EVALUATE_PARTY_CLASS]
+_CLASS = "colonnade.flare.job_classes.{}{}Job"
+FIT, SCORE, EVALUATE = (
+    (_CLASS.format(kind, "Server"), _CLASS.format(kind, "Party")) for kind in ("Fit", "Predict", "Evaluate")
+)
+"""Of each kind of session the server's class, and a party's."""
+SERVER_CLASSES, PARTY_CLASSES = ([pair[side] for pair in (FIT, SCORE, EVALUATE)] for side in range(2))
 SERVER_LAUNCHER = "colonnade.flare.launcher.ServerLauncher"
 PARTY_LAUNCHER = "colonnade.flare.launcher.PartyLauncher"
 CLASSES = {*SERVER_CLASSES, *PARTY_CLASSES, SERVER_LAUNCHER, PARTY_LAUNCHER}
