@@ -32,18 +32,12 @@ def deploy_new(study_file: Path, out: Path, address: Address, keyless: bool = Fa
 
     `keyless` folders have no key and no certificate: each site asks for its own (`renewal`).
     """
-    study = read_study(study_file)
-    check_study(study)
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise StudyError(f"{out} must be a new or an empty folder, and is neither")
-    public = public_study(tomllib.loads(study_file.read_text(encoding="utf-8")))
+    study, public, slug = _read(study_file, out)
     new = not out.exists()
     out.mkdir(parents=True, exist_ok=True)
     try:
         with tempfile.TemporaryDirectory(prefix=".new-", dir=out) as place:
-            names = _write_folders(study, public, Path(place), address, keyless)
-            for name in names if keyless else ():
-                remove_pair(Path(place) / name)
+            names = _write_folders(study, public, slug, Path(place), address, keyless)
             for name in ("authority", *names):
                 os.replace(Path(place) / name, out / name)
     except BaseException:
@@ -53,60 +47,61 @@ def deploy_new(study_file: Path, out: Path, address: Address, keyless: bool = Fa
     return [out / name for name in names]
 
 
-def _write_folders(study: StudySpec, public: str, out: Path, address: Address, keyless: bool) -> list[str]:
-    authority = out / "authority"
-    authority.mkdir(mode=0o700)
-    project = re.sub(r"[^A-Za-z0-9_-]", "-", study.agreement.name)[:32].strip("-_") or "study"
-    kits = provision(authority, project, study.agreement.schema.names, address)
-    folders = []
-    sides = [(SERVER, SERVER, address.host), (COORDINATOR, COORDINATOR, COORDINATOR_NAME)]
-    sides += [(PARTY, name, name) for name in study.agreement.schema.names]
-    for role, name, kit in sides:
-        folder = out / name
-        folder.mkdir(mode=0o700)
-        place_kit(kits / kit, folder, role)
-        texts = {
-            STUDY: public,
-            SITE: site_file(study, role, name),
-            "README.md": readme(study, role, name, address, keyless),
-            "start.sh": start_script(role),
-        }
-        if role == PARTY:
-            texts[POLICY] = policy_file(study, name)
-        for file, text in texts.items():
-            (folder / file).write_text(text, encoding="utf-8")
-        (folder / "start.sh").chmod(0o755)
-        folders.append(name)
-    # The kits are in the folders now; what stays is the authority's own key and the certificates it gave.
-    shutil.rmtree(kits)
-    keep_own_key_only(authority)
-    return folders
-
-
-def deploy_add(study_file: Path, authority: Path, out: Path) -> list[Path]:
-    """Write what each site of a deployment needs for a further study; its certificate and its process stay the same."""
+def _read(study_file: Path, out: Path) -> tuple[StudySpec, str, str]:
+    """A study that can be deployed, its public terms, and what a folder or a project of it is called."""
     study = read_study(study_file)
     check_study(study)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise StudyError(f"{out} must be a new or an empty folder, and is neither")
+    slug = re.sub(r"[^A-Za-z0-9_-]", "-", study.agreement.name)[:32].strip("-_") or "study"
+    return study, public_study(tomllib.loads(study_file.read_text(encoding="utf-8"))), slug
+
+
+def _sides(study: StudySpec) -> list[tuple[str, str]]:
+    """Role and folder of each organisation."""
+    return [(SERVER, SERVER), (COORDINATOR, COORDINATOR), *((PARTY, name) for name in study.agreement.schema.names)]
+
+
+def _write(folder: Path, study: StudySpec, public: str, role: str, name: str, more: Mapping[str, str]) -> None:
+    texts = {STUDY: public, SITE: site_file(study, role, name), **more}
+    if role == PARTY:
+        texts[POLICY] = policy_file(study, name)
+    for file, text in texts.items():
+        (folder / file).write_text(text, encoding="utf-8")
+
+
+def _write_folders(study: StudySpec, public: str, slug: str, out: Path, address: Address, keyless: bool) -> list[str]:
+    authority = out / "authority"
+    authority.mkdir(mode=0o700)
+    kits = provision(authority, slug, study.agreement.schema.names, address)
+    called = {SERVER: address.host, COORDINATOR: COORDINATOR_NAME}
+    for role, name in _sides(study):
+        folder = out / name
+        folder.mkdir(mode=0o700)
+        place_kit(kits / called.get(role, name), folder, role)
+        more = {"README.md": readme(study, role, name, address, keyless), "start.sh": start_script(role)}
+        _write(folder, study, public, role, name, more)
+        (folder / "start.sh").chmod(0o755)
+        if keyless:
+            remove_pair(folder)
+    # The kits are in the folders now; what stays is the authority's own key and the certificates it gave.
+    shutil.rmtree(kits)
+    keep_own_key_only(authority)
+    return [name for _, name in _sides(study)]
+
+
+def deploy_add(study_file: Path, authority: Path, out: Path) -> list[Path]:
+    """Write what each site of a deployment needs for a further study; its certificate and its process stay the same."""
+    study, public, slug = _read(study_file, out)
     known = known_names(authority)
     strangers = [name for name in study.agreement.schema.names if name not in known]
     if strangers:
         raise StudyError(f"this deployment has no {', '.join(strangers)}: a party that joins needs a new deployment")
-    public = public_study(tomllib.loads(study_file.read_text(encoding="utf-8")))
-    slug = re.sub(r"[^A-Za-z0-9_-]", "-", study.agreement.name)[:32].strip("-_") or "study"
-    sides = [(SERVER, SERVER), (COORDINATOR, COORDINATOR), *((PARTY, name) for name in study.agreement.schema.names)]
-    folders = []
-    for role, name in sides:
-        folder = out / name / STUDIES / slug
-        folder.mkdir(parents=True, mode=0o700)
-        texts = {STUDY: public, SITE: site_file(study, role, name)}
-        if role == PARTY:
-            texts[POLICY] = policy_file(study, name)
-        for file, text in texts.items():
-            (folder / file).write_text(text, encoding="utf-8")
-        folders.append(folder)
-    return folders
+    folders = {name: out / name / STUDIES / slug for _, name in _sides(study)}
+    for role, name in _sides(study):
+        folders[name].mkdir(parents=True, mode=0o700)
+        _write(folders[name], study, public, role, name, {})
+    return list(folders.values())
 
 
 def known_names(authority: Path) -> set[str]:
@@ -127,9 +122,8 @@ def remove_pair(folder: Path) -> None:
 
 def warnings(study: StudySpec) -> list[str]:
     """What the organisations should be told before they read their policies."""
-    agreement, said = study.agreement, []
-    said.append(f"the policies refuse sessions of fewer than {smallest_rows(study)} common records (smallest_rows)")
-    if agreement.collusion == 0:
+    said = [f"the policies refuse sessions of fewer than {smallest_rows(study)} common records (smallest_rows)"]
+    if study.agreement.collusion == 0:
         said.append("collusion = 0: what is not promised, and against whom, is in the policies (views); read it there")
     return said
 
