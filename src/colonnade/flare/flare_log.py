@@ -34,36 +34,36 @@ CLOSED = re.compile(r"^Connection \[(\S+) .*\] is closed")
 BREAKS = 5  # so many within SECONDS are no accident; chosen, not measured
 
 
-class TakeoverDetector(logging.Handler):
-    """Listens to FLARE's own log: once is a line that broke and came back, again within two minutes is somebody."""
+class Listener(logging.Handler):
+    """Hands what a pattern finds in a line of FLARE's own log to a function."""
 
-    def __init__(self, tell: Callable[[str], None]) -> None:
+    def __init__(self, pattern: re.Pattern[str], heard: Callable[[re.Match[str]], None]) -> None:
         super().__init__(logging.INFO)
-        self._tell = tell
-        self._seen: dict[str, deque[float]] = {}
+        self._pattern, self._heard = pattern, heard
 
     def emit(self, record: logging.LogRecord) -> None:
-        found = EVICTED.search(record.getMessage())
-        if found is None:
-            return
-        times = self._seen.setdefault(found[1], deque(maxlen=OFTEN))
-        times.append(time.monotonic())
-        if len(times) == OFTEN and times[-1] - times[0] < SECONDS:
-            self._tell(found[1])
+        if found := self._pattern.search(record.getMessage()):
+            self._heard(found)
 
 
-def watch_server(folder: Path, tell: Callable[[str], None]) -> None:
+def watch_server(folder: Path, tell: Say) -> None:
     """At the server: who is connected twice is written down, and told once."""
+    seen: dict[str, deque[float]] = {}
     known: dict[str, float] = {}
 
-    def note(name: str) -> None:
-        first = name not in known
-        known[name] = time.time()
+    def evicted(found: re.Match[str]) -> None:
+        """Once is a line that broke and came back, again within two minutes is somebody."""
+        times = seen.setdefault(found[1], deque(maxlen=OFTEN))
+        times.append(time.monotonic())
+        if len(times) < OFTEN or times[-1] - times[0] >= SECONDS:
+            return
+        first = found[1] not in known
+        known[found[1]] = time.time()
         (folder / TWICE).write_text(json.dumps(known), encoding="utf-8")
         if first:
-            tell(sentence(name))
+            tell(sentence(found[1]))
 
-    logging.getLogger("nvflare.fuel.f3.sfm.sfm_endpoint").addHandler(TakeoverDetector(note))
+    logging.getLogger("nvflare.fuel.f3.sfm.sfm_endpoint").addHandler(Listener(EVICTED, evicted))
 
 
 def sentence(party: str) -> str:
@@ -129,45 +129,6 @@ def watch_line(party: str, address: Address, say: Callable[[str], None], idle: s
     return line
 
 
-class FailureReports(logging.Handler):
-    """At the server: leaves the coordinator a sentence with the party's name, where the job itself leaves none."""
-
-    def __init__(self, folder: Path, say: Say) -> None:
-        super().__init__(logging.INFO)
-        self._folder, self._say = folder, say
-
-    def emit(self, record: logging.LogRecord) -> None:
-        found = REPORTED.search(record.getMessage())
-        if found is None:
-            return
-        job, party, reason = found[1], found[2], found[3]
-        what = f"the session's process at {party} could not start, or was ended ({reason}): log.txt at {party} says why"
-        sentence = f"{what}; {BOOKED_COUNTS}"
-        try:
-            # Whatever the server's job says at its end replaces this.
-            with (self._folder / job / OUTCOME).open("x", encoding="utf-8") as file:
-                json.dump({"ok": False, "sentence": sentence, "bytes": {}, "party": party}, file)
-        except OSError:
-            return
-        self._say(f"job {job[:8]}: {what}")
-
-
-class UnstartedJobs(logging.Handler):
-    """At a party: a job that ended and never wrote a status."""
-
-    def __init__(self, folder: Path, say: Say) -> None:
-        super().__init__(logging.INFO)
-        self._folder, self._say = folder, say
-
-    def emit(self, record: logging.LogRecord) -> None:
-        found = FINISHED.search(record.getMessage())
-        if found is not None and look(self._folder / STATUS).get("job") != found[1]:
-            self._say(
-                f"job {found[1][:8]}: its process ended before it began (code {found[2]}), and nothing is spent: "
-                f"log.txt and {found[1]}/log.txt say why"
-            )
-
-
 def failed_party(run: Path) -> str:
     """Whose process FLARE has reported in a running job; empty if nobody's."""
     return str(look(run / OUTCOME).get("party", ""))
@@ -175,5 +136,25 @@ def failed_party(run: Path) -> str:
 
 def watch_failures(folder: Path, party: str, say: Say) -> None:
     """Listen to FLARE's log, at the server where `party` is empty."""
-    handler = UnstartedJobs(folder, say) if party else FailureReports(folder, say)
+
+    def reported(found: re.Match[str]) -> None:
+        """Leave the coordinator a sentence with the party's name, where the job itself leaves none."""
+        job, name, reason = found[1], found[2], found[3]
+        what = f"the session's process at {name} could not start, or was ended ({reason}): log.txt at {name} says why"
+        try:
+            # Whatever the server's job says at its end replaces this.
+            with (folder / job / OUTCOME).open("x", encoding="utf-8") as file:
+                json.dump({"ok": False, "sentence": f"{what}; {BOOKED_COUNTS}", "bytes": {}, "party": name}, file)
+        except OSError:
+            return
+        say(f"job {job[:8]}: {what}")
+
+    def finished(found: re.Match[str]) -> None:
+        """A party's job that ended and never wrote a status."""
+        job, code = found[1], found[2]
+        if look(folder / STATUS).get("job") != job:
+            told = f"its process ended before it began (code {code}), and nothing is spent"
+            say(f"job {job[:8]}: {told}: log.txt and {job}/log.txt say why")
+
+    handler = Listener(FINISHED, finished) if party else Listener(REPORTED, reported)
     logging.getLogger(PARTY_LOGGER if party else SERVER_LOGGER).addHandler(handler)
