@@ -76,7 +76,11 @@ def run_session(
     Raises with the session's own sentence when there is none. `begun` is told the job's id as soon as there is one;
     before that nothing can have been spent.
     """
-    content, account = _conduct(site, fit_job(site, asked), wait, watch, begun)
+    return _opened(_conduct(site, fit_job(site, asked), wait, watch, begun))
+
+
+def _opened(found: tuple[bytes | None, dict[str, Any]]) -> tuple[bytes, dict[str, Any]]:
+    content, account = found
     if content is None:
         raise ProtocolError(str(account["sentence"]))
     return content, account
@@ -102,10 +106,8 @@ def resume_session(site: Site, job: str, wait: float, watch: Watch) -> tuple[byt
             raise ProtocolError(f"the server knows nothing of job {job}")
         if not str(known[job].get("status", "")).startswith("FINISHED"):
             _follow(session, job, fit_job(site).idle, time.monotonic() + wait, watch, last)
-        content, account = _fetch(session, job, last, BOOKED_COUNTS)
-    if content is None:
-        raise ProtocolError(str(account["sentence"]))
-    return content, account
+        found = _fetch(session, job, last, BOOKED_COUNTS)
+    return _opened(found)
 
 
 def fetch_release(site: Site, which: str, wait: float) -> tuple[bytes, dict[str, Any]]:
@@ -118,14 +120,12 @@ def fetch_release(site: Site, which: str, wait: float) -> tuple[bytes, dict[str,
         for meta in sorted(jobs, key=lambda meta: not str(meta["job_id"]).startswith(which)):
             if not str(meta.get("status", "")).startswith("FINISHED"):
                 continue
-            content, account = _fetch(session, meta["job_id"], {}, BOOKED_COUNTS)
-            if str(meta["job_id"]).startswith(which) or str(account.get("session", "")).startswith(which):
+            found = _fetch(session, meta["job_id"], {}, BOOKED_COUNTS)
+            if str(meta["job_id"]).startswith(which) or str(found[1].get("session", "")).startswith(which):
                 break
         else:
             raise ProtocolError(f"the server keeps no session {which} that has ended")
-    if content is None:
-        raise ProtocolError(str(account["sentence"]))
-    return content, account
+    return _opened(found)
 
 
 def ask_connected(site: Site, wait: float) -> dict[str, Any]:

@@ -89,7 +89,9 @@ def examine(places: Sequence[Path]) -> list[Diagnosis]:
 def _look_at_all(site: Site) -> list[Diagnosis]:
     """One fault is told once, under the first name that it has."""
     findings: list[Diagnosis] = []
-    for about, look_at in LOOKS[site.role].items():
+    for about, look_at, roles in LOOKS:
+        if site.role not in roles:
+            continue
         found = _look(site, about, look_at)
         if found.verdict != "fault" or found.sentence not in [f.sentence for f in findings]:
             findings.append(found)
@@ -232,35 +234,21 @@ def look_at_port(site: Site) -> str:
     return f"port {address.port} is free"
 
 
-LOOKS: dict[str, dict[str, Look]] = {
-    SERVER: {
-        "version": look_at_version,
-        "certificate": look_at_certificate,
-        "key": look_at_key,
-        "clock": look_at_clock,
-        "disk": look_at_disk,
-        "port": look_at_port,
-    },
-    PARTY: {
-        "version": look_at_version,
-        "certificate": look_at_certificate,
-        "key": look_at_key,
-        "signing": look_at_signing,
-        "clock": look_at_clock,
-        "disk": look_at_disk,
-        "data": look_at_data,
-        "policy": look_at_policy,
-        "ledger": look_at_ledger,
-        "server": look_at_line,
-    },
-    COORDINATOR: {
-        "version": look_at_version,
-        "certificate": look_at_certificate,
-        "key": look_at_key,
-        "clock": look_at_clock,
-        "server": look_at_line,
-    },
-}
+SITES = (SERVER, PARTY, COORDINATOR)
+LOOKS: Sequence[tuple[str, Look, Sequence[str]]] = (
+    ("version", look_at_version, SITES),
+    ("certificate", look_at_certificate, SITES),
+    ("key", look_at_key, SITES),
+    ("signing", look_at_signing, (PARTY,)),
+    ("clock", look_at_clock, SITES),
+    ("disk", look_at_disk, (SERVER, PARTY)),
+    ("data", look_at_data, (PARTY,)),
+    ("policy", look_at_policy, (PARTY,)),
+    ("ledger", look_at_ledger, (PARTY,)),
+    ("port", look_at_port, (SERVER,)),
+    ("server", look_at_line, (PARTY, COORDINATOR)),
+)
+"""In the order in which they are told, and whose they are."""
 
 
 def running(folder: Path) -> bool:
