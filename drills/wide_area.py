@@ -1,12 +1,13 @@
 """Sessions of the demo through a wide-area line that is made on loopback: seconds, rounds and bytes by round trip time.
 
-python -m drills wide_area [--trips 0 25 50 100 200] [--mbit 100] [--loss 0] [--minutes 20] [--write]
+python -m drills wide_area [--trips 0 25 50 100 200] [--mbit 100] [--loss 0] [--minutes 20] [--adult] [--write]
 
 Every line to the server goes through a proxy that holds each piece back: for its turn at the bandwidth of its
 direction, then for half a round trip. A lost packet holds back what follows it as TCP would: by a round trip inside of
 a transfer, which repeats it at once, by 200 ms or two round trips behind a piece that ends one. What the engine takes
 (asking for a job, its processes, fetching the release) is told apart from the session, which goes from a party's first
-step to its end.
+step to its end. `--adult` takes all 45,222 records of Adult with their 13 columns, a release of all tables, and draws
+as many rows of it.
 """
 
 from __future__ import annotations
@@ -16,22 +17,27 @@ import asyncio
 import json
 import os
 import random
+import re
 import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 
+import polars as pl
+
 from demo.network import ROOT, Deployment, free_port
 from docs.sections import publish
 from drills import MANY_SESSIONS
+from experiments.data.adult import BINNED, read_adult
 
 PIECE, PACKET, WINDOW = 1 << 15, 1448, 128
 STEPS = ("read", "align", "plan", "products", "submit", "open")
@@ -112,6 +118,19 @@ async def serve(network: Network, listen: int, to: int) -> None:
     os._exit(0)
 
 
+def write_adult(folder: Path) -> Path:
+    """The demo's three parties with all of Adult, each file in an order of its own, and numbers that have bins."""
+    text = (ROOT / "demo" / "study.toml").read_text().replace("delta = 0\n", 'delta = 1e-6\npurpose = "all"\n')
+    for name, column in BINNED.items():
+        text = re.sub(rf"({name} = {{.*) }}", rf"\1, bins = {list(column['bins'])} }}", text)
+    frame = read_adult().with_row_index("number").with_columns(person="p" + pl.col("number").cast(pl.String))
+    for number, (party, terms) in enumerate(tomllib.loads(text)["party"].items()):
+        own = frame.select("person", *terms["columns"]).sample(fraction=1.0, shuffle=True, seed=number)
+        own.write_csv(folder / f"{party}.csv")
+    (folder / "study.toml").write_text(text)
+    return folder / "study.toml"
+
+
 @dataclass(frozen=True)
 class Measured:
     """One session."""
@@ -122,6 +141,8 @@ class Measured:
     passed: int
     counted: int
     """Bytes through the proxy while it ran, and those of the parties' own messages."""
+    rows: float = 0.0
+    """Seconds that drawing rows took behind it, where any were drawn."""
 
 
 def inside(log: Path) -> tuple[float, dict[str, float]]:
@@ -136,13 +157,14 @@ def inside(log: Path) -> tuple[float, dict[str, float]]:
     return seen[-1][1] - seen[0][1], took
 
 
-def measure(network: Network, sessions: int, deadline: float) -> list[Measured]:
+def measure(network: Network, sessions: int, deadline: float, adult: bool = False) -> list[Measured]:
     """Sessions over one deployment, the first of which loads what later ones find loaded."""
     found: list[Measured] = []
     with (
         tempfile.TemporaryDirectory(prefix="colonnade-wide-") as place,
-        Deployment(ROOT / "demo" / "study.toml", Path(place) / "sites") as sites,
+        Deployment(write_adult(Path(place)) if adult else ROOT / "demo" / "study.toml", Path(place) / "sites") as sites,
     ):
+        data = Path(place) if adult else ROOT / "demo"
         config = json.loads((sites.folder / "server" / "startup" / "fed_server.json").read_text())
         port, entrance = int(config["servers"][0]["admin_port"]), free_port()
         for path in sites.folder.glob("*/startup/fed_*.json"):
@@ -159,7 +181,7 @@ def measure(network: Network, sessions: int, deadline: float) -> list[Measured]:
         assert proxy.stdout is not None and proxy.stdout.readline() == "ready\n"
         try:
             for party in sites.parties:
-                sites.fill_in(party, ROOT / "demo" / f"{party}.csv", **MANY_SESSIONS)
+                sites.fill_in(party, data / f"{party}.csv", **MANY_SESSIONS)
             for name in ("server", *sites.parties):
                 sites.start(name)
             while not all("connected to" in sites.said(party) for party in sites.parties):
@@ -179,13 +201,17 @@ def measure(network: Network, sessions: int, deadline: float) -> list[Measured]:
                     raise SystemExit(f"a session failed: {done.stderr.strip()}")
                 session, steps = inside(sites.folder / "employer" / "log.jsonl")
                 counted = sum(sum(way.values()) for way in json.loads(done.stdout)["bytes"].values())
-                found.append(Measured(took, session, steps, 0, counted))
+                begun = time.monotonic()
+                if adult:
+                    rows = ["--rows", "45222", "--out", f"{place}/{number}.csv"]
+                    sites.command("synthesize", f"{place}/{number}.json", *rows)
+                found.append(Measured(took, session, steps, 0, counted, time.monotonic() - begun))
         finally:
             proxy.send_signal(signal.SIGTERM)
             passed = int(proxy.communicate(timeout=20)[0] or 0)
     if not found:
         raise SystemExit("no session fitted into the time: --minutes gives more")
-    return [Measured(m.run, m.session, m.steps, passed // len(found), m.counted) for m in found]
+    return [replace(m, passed=passed // len(found)) for m in found]
 
 
 def row(network: Network, found: list[Measured]) -> str:
@@ -232,6 +258,7 @@ def main() -> None:
     parser.add_argument("--loss", type=float, nargs="*", default=[0.0], help="shares of packets")
     parser.add_argument("--sessions", type=int, default=2, help="of each kind of line")
     parser.add_argument("--minutes", type=float, default=6, help="for each kind of line, at most")
+    parser.add_argument("--adult", action="store_true", help="all of Adult, and rows drawn from its release")
     parser.add_argument("--write", action="store_true", help="write its section of docs/results/speed.md")
     options = parser.parse_args()
     text = HEAD.format(load=", ".join(f"{each:.1f}" for each in os.getloadavg()), cores=os.cpu_count())
@@ -241,10 +268,13 @@ def main() -> None:
         for mbit in options.mbit:
             for trip in options.trips:
                 network = Network(trip / 1000, mbit * 1e6, loss)
-                found = measure(network, options.sessions, time.monotonic() + 60 * options.minutes)
+                found = measure(network, options.sessions, time.monotonic() + 60 * options.minutes, options.adult)
                 seen += [(network.trip, m.session) for m in found]
                 text += (told := row(network, found)) + "\n"
                 print(told, flush=True)
+                if options.adult:
+                    whole = [f"{m.run:.0f} + {m.rows:.0f} s" for m in found]
+                    print(f"from asking for the session to the release, and to 45,222 rows: {', '.join(whole)}")
     if len(options.mbit) == len(options.loss) == 1:
         text += slope(seen)
     if options.write:
