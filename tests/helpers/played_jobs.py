@@ -16,8 +16,7 @@ from nvflare.apis.shareable import Shareable
 
 from colonnade.flare.job_classes import FitPartyJob, FitServerJob
 from colonnade.flare.process import ParentWatch, write_starter
-from colonnade.flare.status import StatusFile, look, replace_status
-from colonnade.flare.topics import COMMAND, FRAME, TOPIC
+from colonnade.flare.status import COMMAND, FRAME, TOPIC, StatusFile, look, replace_status
 from colonnade.sites.site import OUTCOME
 from colonnade.transport.wire import Unreachable
 

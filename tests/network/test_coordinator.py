@@ -20,8 +20,7 @@ from nvflare.fuel.flare_api.api_spec import MonitorReturnCode
 
 from colonnade.cli import app
 from colonnade.flare import coordinator
-from colonnade.flare.status import look
-from colonnade.flare.topics import COMMAND
+from colonnade.flare.status import COMMAND, look
 from colonnade.foundation.errors import ProtocolError, StoppedError, StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.protocol.party import PartyRole

@@ -23,9 +23,9 @@ from colonnade.cli.deployment import _teller
 from colonnade.consent.entries import EntryKind
 from colonnade.consent.guard import ConsentGuard, PolicyGuard
 from colonnade.flare.launch import follow
+from colonnade.flare.party_job import WatchedGuard, watched
 from colonnade.flare.process import RUNNING, ParentWatch, alone, stands, write_starter
 from colonnade.flare.status import Spend, StatusFile, last_word, look
-from colonnade.flare.watched_guard import WatchedGuard, watched
 from colonnade.foundation.errors import PolicyError, StoppedError
 from colonnade.protocol.codes import Code, code_of
 from colonnade.protocol.fit import FIT

@@ -21,9 +21,10 @@ from nvflare.fuel.flare_api.flare_api import Session, new_secure_session
 from colonnade.flare.certificates import PROBE_SECONDS, check_certificate, probe, server_address
 from colonnade.flare.listener import use_driver
 from colonnade.flare.provision import COORDINATOR, EVALUATE, FIT, SCORE
-from colonnade.flare.topics import COMMAND
+from colonnade.flare.status import COMMAND
 from colonnade.foundation.errors import ColonnadeError, ProtocolError, StoppedError, StudyError
 from colonnade.protocol.codes import BOOKED_COUNTS
+from colonnade.protocol.tasks import Watch
 from colonnade.sites.site import OUTCOME, RELEASE, SERVER, Site
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from colonnade.sites.evaluation_request import EvaluateRecipe
     from colonnade.sites.prediction_request import PredictRecipe
 
-Watch = Callable[[str, float], None]
 POLL_SECONDS = 0.5  # a person sees a step half a second late at most
 TASK_SECONDS = 0.5
 """A party's process asks so often whether the session begins, or is over."""

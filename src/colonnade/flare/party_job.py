@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import time
 from abc import abstractmethod
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,13 @@ from nvflare.apis.executor import Executor
 from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.shareable import Shareable, make_reply
 
+from colonnade.consent.guard import ConsentGuard, PolicyGuard
 from colonnade.flare.process import ParentWatch
 from colonnade.flare.signing import CertificateSigner
-from colonnade.flare.status import StatusFile, job_name
-from colonnade.flare.topics import FRAME, TOPIC
-from colonnade.flare.watched_guard import watched
-from colonnade.foundation.errors import ColonnadeError
+from colonnade.flare.status import FRAME, TOPIC, Spend, StatusFile, job_name
+from colonnade.foundation.errors import ColonnadeError, LedgerError
+from colonnade.mechanism.composition import charge_of
+from colonnade.planning.session_plan import SessionPlan
 from colonnade.protocol.account import SessionAccount
 from colonnade.protocol.codes import code_of
 from colonnade.protocol.party import PartyRole, refusal
@@ -28,6 +30,49 @@ from colonnade.transport.client import Call, Client, send_refusal
 from colonnade.transport.wire import Timeouts, Unreachable
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(kw_only=True)
+class WatchedGuard(ConsentGuard):
+    """Books for a party whose site still runs."""
+
+    parent: ParentWatch
+    status: StatusFile
+
+    def consent(self, session: SessionPlan) -> None:
+        self.status.session = session.identity.hex()
+        super().consent(session)
+
+    def book(self, session: SessionPlan) -> None:
+        self.parent.require()
+        super().book(session)
+        self.parent.booked = True
+        charge = charge_of(session.plan, self.party)
+        self.status.note(Spend("booked", charge.epsilon, charge.delta, self.spent().epsilon, self.policy.cap.epsilon))
+
+    def release(self) -> None:
+        super().release()
+        self._show()
+
+    def void(self, reason: str) -> None:
+        super().void(reason)
+        self._show()
+
+    def _show(self) -> None:
+        """What the book itself says: it may be that it could not be written to."""
+        with suppress(LedgerError):
+            mine = (self.status.session, self.party)
+            kinds = [e.kind for e in self.ledger.entries() if (e.booking.session, e.booking.party) == mine]
+            if kinds:
+                self.status.settle(kinds[-1].value)
+
+
+def watched(guard: ConsentGuard | PolicyGuard, parent: ParentWatch, status: StatusFile) -> ConsentGuard | PolicyGuard:
+    """The same guard, watched; a simulation books nothing that could be shown."""
+    if not isinstance(guard, ConsentGuard):
+        return guard
+    known = {f.name: getattr(guard, f.name) for f in fields(guard) if f.init}
+    return WatchedGuard(**known, parent=parent, status=status)
 
 
 def answer_seconds(folder: Path) -> float:

@@ -18,8 +18,7 @@ from nvflare.apis.shareable import Shareable, make_reply
 
 from colonnade.flare.flare_log import doubled, failed_party, sentence
 from colonnade.flare.process import stands
-from colonnade.flare.status import StatusFile, job_name, look
-from colonnade.flare.topics import COMMAND, FRAME, TOPIC
+from colonnade.flare.status import COMMAND, FRAME, TOPIC, StatusFile, job_name, look
 from colonnade.foundation.errors import ColonnadeError, ProtocolError
 from colonnade.protocol.server import ServerRole
 from colonnade.sites.recipes import JobAccount, Recipe

@@ -19,6 +19,8 @@ from colonnade.sites.site import SERVER
 OFTEN = 0.2  # seconds between two writes of the file within one step
 ROOM = 4096
 """Bytes of the file: blanks behind what it says."""
+TOPIC, COMMAND, FRAME = "colonnade", "colonnade", "frame"
+"""What requests to the server's job are called, a party's and the coordinator's; under what a party's has its bytes."""
 BEFORE_BOOKING = ("wait", "read", "align", "plan")
 """Steps at which a party has booked nothing."""
 

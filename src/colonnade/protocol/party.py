@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -62,22 +62,16 @@ from colonnade.protocol.messages import (
 )
 from colonnade.protocol.opening import Submissions
 from colonnade.protocol.signatures import ALIGNMENT, COINS, OPENED, SESSION, SUBMISSION, SignedTraffic, Signer
-from colonnade.protocol.tasks import PartyTask, Records, SessionContext
+from colonnade.protocol.tasks import PartyTask, Records, SessionContext, Watch, unseen
 
 if TYPE_CHECKING:
     from colonnade.crypto.alignment.party import AlignmentParty
 
-Watch = Callable[[str, float], None]
-"""Called with the name of a phase and the share of it that is done."""
 MASK_BITS = 64  # any number does: the key alone is tried
 MOST_OFFERS = 8
 """Of sessions that could be gone on with; the latest are told."""
 ENTRY = (Code.VERSION, Code.TERMS, Code.SEED)
 """Why a party is not let in."""
-
-
-def _unseen(phase: str, share: float) -> None:
-    """Nobody watches."""
 
 
 class PartyRole:
@@ -88,7 +82,7 @@ class PartyRole:
         task: PartyTask,
         randomness: Randomness,
         signer: Signer | None = None,
-        watch: Watch = _unseen,
+        watch: Watch = unseen,
         account: SessionAccount | None = None,
     ) -> None:
         """With an account the session is accountable, for this party and for all."""

@@ -6,7 +6,7 @@ Its states are those of `conversation.SERVER`.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -57,7 +57,7 @@ from colonnade.protocol.messages import (
     versions_in,
 )
 from colonnade.protocol.signatures import SUBMISSION
-from colonnade.protocol.tasks import Journal, JournalEvent, NullJournal, ServerTask
+from colonnade.protocol.tasks import Journal, JournalEvent, NullJournal, ServerTask, Watch, unseen
 
 
 class RoundLog:
@@ -78,7 +78,6 @@ class RoundLog:
         return transcript.hexdigest()
 
 
-Watch = Callable[[str, float], None]
 PHASES = {"wait", "read", "align", "plan", "products", "submit", "open"}
 """What a party that refuses may say of where it was."""
 _PHASES = {
@@ -94,10 +93,6 @@ _AGREED = (ServerState.RUNNING, ServerState.SUBMITTING, ServerState.HALTING)
 """Messages are about what all have agreed to."""
 SESSION_STEPS = (Step.JOIN, Step.ACCEPT, Step.PARCEL, Step.DONE, Step.SUBMIT)
 """What a release's transcript digest covers, once parties join."""
-
-
-def _unseen(phase: str, share: float) -> None:
-    """Nobody watches."""
 
 
 @dataclass
@@ -117,7 +112,7 @@ class ServerRole:
         task: ServerTask,
         randomness: Randomness,
         journal: Journal | None = None,
-        watch: Watch = _unseen,
+        watch: Watch = unseen,
         accountable: bool = False,
     ) -> None:
         self.task, self.accountable, self.state = task, accountable, ServerState.GATHERING

@@ -24,6 +24,14 @@ if TYPE_CHECKING:
     from colonnade.planning.prediction import Prediction
 
 
+Watch = Callable[[str, float], None]
+"""Called with the name of a phase and the share of it that is done."""
+
+
+def unseen(phase: str, share: float) -> None:
+    """Nobody watches."""
+
+
 class JournalEvent(StrEnum):
     """What happened to a session."""
 
