@@ -19,7 +19,7 @@ from colonnade.data.sources import FileSource
 from colonnade.flare.certificates import Address
 from colonnade.flare.coordinator import Job, write_job
 from colonnade.flare.deploy import deploy_new
-from colonnade.flare.provision import SCORE
+from colonnade.flare.provision import OF_SCORES
 from colonnade.flare.server_job import job_name
 from colonnade.foundation.errors import PolicyError, StudyError
 from colonnade.model import PublicModel, write_model
@@ -188,15 +188,15 @@ def test_job_has_two_class_names_and_goes_to_those_who_take_part(sites: Path, tm
     place = tmp_path / "job"
     parties = asked.prediction.parties
     assert parties == ("works", "bank")
-    write_job(place, Job(asked.job, parties, SCORE, "", ""))
+    write_job(place, Job(asked.job, parties, OF_SCORES, "", ""))
     meta = json.loads((place / "meta.json").read_text())
     assert meta["deploy_map"] == {"app": ["server", "works", "bank"]} and meta["mandatory_clients"] == ["works", "bank"]
     assert job_name(place / "meta.json") == asked.job and asked.terms in asked.job
     assert job_name(tmp_path / "none.json") == ""
     server = json.loads((place / "app" / "config" / "config_fed_server.json").read_text())
     client = json.loads((place / "app" / "config" / "config_fed_client.json").read_text())
-    assert server["workflows"] == [{"id": "session", "path": SCORE[0], "args": {}}]
-    assert [e["executor"] for e in client["executors"]] == [{"path": SCORE[1], "args": {}}]
+    assert server["workflows"] == [{"id": "session", "path": OF_SCORES[0], "args": {}}]
+    assert [e["executor"] for e in client["executors"]] == [{"path": OF_SCORES[1], "args": {}}]
     assert not server["components"] and not client["components"]
     assert {f.suffix for f in place.rglob("*") if f.is_file()} == {".json"}
 

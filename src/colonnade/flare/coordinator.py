@@ -20,7 +20,7 @@ from nvflare.fuel.flare_api.flare_api import Session, new_secure_session
 
 from colonnade.flare.certificates import PROBE_SECONDS, check_certificate, probe, server_address
 from colonnade.flare.listener import use_driver
-from colonnade.flare.provision import COORDINATOR, EVALUATE, FIT, SCORE
+from colonnade.flare.provision import COORDINATOR, OF_EVALUATION, OF_RELEASE, OF_SCORES
 from colonnade.flare.status import COMMAND
 from colonnade.foundation.errors import ColonnadeError, ProtocolError, StoppedError, StudyError
 from colonnade.protocol.codes import BOOKED_COUNTS
@@ -29,8 +29,7 @@ from colonnade.sites.site import OUTCOME, RELEASE, SERVER, Site
 
 if TYPE_CHECKING:
     # Whoever waits for a session waits for what is loaded here.
-    from colonnade.sites.evaluation_request import EvaluateRecipe
-    from colonnade.sites.prediction_request import PredictRecipe
+    from colonnade.sites import evaluation_request, prediction_request
 
 POLL_SECONDS = 0.5  # a person sees a step half a second late at most
 TASK_SECONDS = 0.5
@@ -68,7 +67,7 @@ def run_session(
     site: Site,
     wait: float,
     watch: Watch,
-    asked: EvaluateRecipe | None = None,
+    asked: evaluation_request.EvaluateRecipe | None = None,
     begun: Callable[[str], None] = lambda job: None,
 ) -> tuple[bytes, dict[str, Any]]:
     """The release's bytes, or those of an evaluation, and the server's account.
@@ -86,12 +85,12 @@ def _opened(found: tuple[bytes | None, dict[str, Any]]) -> tuple[bytes, dict[str
     return content, account
 
 
-def fit_job(site: Site, asked: EvaluateRecipe | None = None) -> Job:
+def fit_job(site: Site, asked: evaluation_request.EvaluateRecipe | None = None) -> Job:
     agreement = (site.study if asked is None else asked.evaluation.study).agreement
     return Job(
         agreement.name,
         agreement.schema.names,
-        FIT if asked is None else EVALUATE,
+        OF_RELEASE if asked is None else OF_EVALUATION,
         BOOKED_COUNTS,
         "nothing is spent",
     )
@@ -160,12 +159,12 @@ def _asking(site: Site, wait: float) -> Iterator[Session]:
             _quietly(session.close)
 
 
-def run_prediction(asked: PredictRecipe, wait: float, watch: Watch) -> dict[str, Any]:
+def run_prediction(asked: prediction_request.PredictRecipe, wait: float, watch: Watch) -> dict[str, Any]:
     """The server's account of a prediction: who has how many scores; raises with its sentence when nobody has any."""
     job = Job(
         asked.job,
         asked.prediction.parties,
-        SCORE,
+        OF_SCORES,
         f"{asked.prediction.receiver} can say whether it has the scores",
         "no score was opened",
     )
@@ -287,7 +286,7 @@ def _stop(
     if not job:
         return None, {"sentence": f"stopped as the session was asked for, and it may go on; {wanted.lost}"}
     silent = f"the session was told to stop and has not said how it ended; {wanted.lost}"
-    if wanted.classes != SCORE:
+    if wanted.classes != OF_SCORES:
         silent += f"; colonnade run --fetch {job} tells, once it has"
     try:
         try:

@@ -26,11 +26,11 @@ GONE_SECONDS = 40
 ROOT_DAYS = 3650  # ten years: renewing the root means new folders for all
 COORDINATOR = "coordinator@colonnade.study"
 _CLASS = "colonnade.flare.job_classes.{}{}Job"
-FIT, SCORE, EVALUATE = (
+OF_RELEASE, OF_SCORES, OF_EVALUATION = (
     (_CLASS.format(kind, "Server"), _CLASS.format(kind, "Party")) for kind in ("Fit", "Predict", "Evaluate")
 )
 """Of each kind of session the server's class, and a party's."""
-SERVER_CLASSES, PARTY_CLASSES = ([pair[side] for pair in (FIT, SCORE, EVALUATE)] for side in range(2))
+SERVER_CLASSES, PARTY_CLASSES = ([pair[side] for pair in (OF_RELEASE, OF_SCORES, OF_EVALUATION)] for side in range(2))
 SERVER_LAUNCHER = "colonnade.flare.launcher.ServerLauncher"
 PARTY_LAUNCHER = "colonnade.flare.launcher.PartyLauncher"
 CLASSES = {*SERVER_CLASSES, *PARTY_CLASSES, SERVER_LAUNCHER, PARTY_LAUNCHER}
