@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 import time
@@ -24,10 +25,11 @@ from colonnade.flare.status import COMMAND, look
 from colonnade.foundation.errors import ProtocolError, StoppedError, StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.protocol.party import PartyRole
-from colonnade.protocol.tasks import Unguarded
+from colonnade.protocol.tasks import JournalEvent, Unguarded
 from colonnade.sites.site import COORDINATOR, OUTCOME, RELEASE, Site, read_site
 from colonnade.study import StudySpec
 from colonnade.transport.client import Client
+from colonnade.transport.journal import FileJournal
 from tests.helpers.played_jobs import JOB, ServerSite
 from tests.helpers.wires import PARTIES, QUICK, party_task, write_study
 
@@ -279,6 +281,38 @@ def test_what_is_shown_of_a_session_under_way(tmp_path: Path, monkeypatch: pytes
     assert shown == {"job": JOB, "session": session, "step": "open", "share": 1.0, "done": True}
     (kept,) = (tmp_path / "server" / "releases").iterdir()
     assert kept.name == f"{session[:16]}.json" and look(tmp_path / "server" / "status.json")["file"] == str(kept)
+
+
+@pytest.mark.parametrize(("event", "step"), [("started", "align"), ("submitted", "submit")])
+def test_the_servers_full_disk_ends_a_session_by_a_code_and_blames_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, event: str, step: str
+) -> None:
+    server, study = played(tmp_path, monkeypatch)
+    note = FileJournal.note
+
+    def full(journal: FileJournal, session: str, what: JournalEvent) -> None:
+        if what.value == event:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        note(journal, session, what)
+
+    monkeypatch.setattr(FileJournal, "note", full)
+    server.start()
+    with pytest.raises(ProtocolError, match=rf"the session ended \(site\): .*; it was at step {step}; {VOID}"):
+        all_take_part(server, study)
+    told = server.finish()
+    assert not told["ok"] and "(site)" in told["sentence"] and "unexpected" not in told["sentence"]
+    assert look(tmp_path / "server" / "status.json")["code"] == "site"
+
+
+def test_the_server_has_a_last_word_where_the_coordinators_copy_finds_no_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, study = played(tmp_path, monkeypatch)
+    (server.run_folder / OUTCOME).mkdir()
+    server.start()
+    all_take_part(server, study)
+    server._thread.join(60)
+    assert look(tmp_path / "server" / "status.json")["sentence"] == "the release was opened"
 
 
 def test_asked_to_stop_the_relay_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

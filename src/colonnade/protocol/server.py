@@ -16,7 +16,14 @@ import msgspec
 from colonnade.crypto.alignment.frames import SESSION_BYTES
 from colonnade.crypto.alignment.server import AlignmentServer
 from colonnade.crypto.product import SERVER, Exchange
-from colonnade.foundation.errors import AlignmentError, ColonnadeError, ProtocolError, SignatureError, StudyError
+from colonnade.foundation.errors import (
+    AlignmentError,
+    ColonnadeError,
+    ProtocolError,
+    SignatureError,
+    SiteError,
+    StudyError,
+)
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import column_to
 from colonnade.protocol.codes import Code, sentence_of
@@ -226,10 +233,11 @@ class ServerRole:
                 yield from self._leave(party, Event.REFUSE, refuse.code, refuse.phase)
 
     def fault(self, sender: str, error: BaseException) -> Iterator[Envelope]:
-        """A party's message could not be worked on."""
+        """A party's message could not be worked on, or the server's own machine failed."""
         if isinstance(error, ColonnadeError):
             self.error = error
-        code = Code.PROTOCOL if isinstance(error, ColonnadeError) else Code.INTERNAL
+        code = Code.SITE if isinstance(error, SiteError) else Code.PROTOCOL
+        code = code if isinstance(error, ColonnadeError) else Code.INTERNAL
         if self.state is ServerState.OPENED and sender in self._peers:
             yield from self._leave(sender, Event.REFUSE, code)
         elif not self.over:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import IO
 
-from colonnade.foundation.errors import ColonnadeError, MessageError, ProtocolError
+from colonnade.foundation.errors import ColonnadeError, MessageError, ProtocolError, SiteError
 from colonnade.protocol.codes import Code
 from colonnade.protocol.messages import Envelope
 from colonnade.protocol.server import ServerRole
@@ -277,6 +277,10 @@ class Relay:
             self._post(self.role.receive(envelope))
         except ColonnadeError as error:
             self._post(self.role.fault(sender, error))
+        except OSError as error:
+            # The server's own disk: no party is to be named for it.
+            why = (error.strerror or str(error)).lower()
+            self._post(self.role.fault("", SiteError(f"the server cannot write what the session needs: {why}")))
 
     def _check(self) -> None:
         """Tell the role who is lost, who never came, and that somebody wants the end."""
