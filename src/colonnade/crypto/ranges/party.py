@@ -63,7 +63,9 @@ from colonnade.foundation.workers import Workers
 KEY, CHOICES, BITS, CORRECTIONS = "proof key", "proof choices", "proof bits", "proof corrections"
 SEAL, MULTIPLY = "seal", "multiply"
 CHALLENGE, PROMISE, OPENING, ANSWER = "proof challenge", "proof promise", "proof opening", "proof answer"
-ROUNDS = (KEY, CHOICES, BITS, CORRECTIONS, SEAL, MULTIPLY, CHALLENGE, PROMISE, OPENING, ANSWER)
+HOLDS = "proofs hold"
+"""Has no parcels: who is done with it has found all proofs right, and nobody is asked to hand in before."""
+ROUNDS = (KEY, CHOICES, BITS, CORRECTIONS, SEAL, MULTIPLY, CHALLENGE, PROMISE, OPENING, ANSWER, HOLDS)
 
 NOTHING = bytes(DIGEST_BYTES)
 """Stands for the digest of words that a party does not send."""
@@ -255,8 +257,8 @@ class ProvenParty(PartyProduct):
         return self._witnesses[self._statements[self._me, peer].seals]
 
     def _each(self, steps: dict[int, Any], kind: type[S]) -> Iterator[tuple[str, int, S]]:
-        """The step of each proof, and the partner's name and place."""
-        for peer in list(steps):
+        """The step of each proof, and the partner's name and place; in whatever order partners were heard."""
+        for peer in sorted(steps):
             yield self._spec.parties[peer], peer, self._step(steps, peer, kind)
 
     # Rounds 1 to 4: bits are committed.
@@ -404,6 +406,9 @@ class ProvenParty(PartyProduct):
     def _take_proof(self, peer: int, payload: bytes) -> None:
         self._step(self._checking, peer, Opened).verify(payload)
 
+    def _send_nothing(self) -> Iterator[Parcel]:
+        return iter(())
+
     _sends: ClassVar[Mapping[str, Callable[[ProvenParty], Iterator[Parcel]]]] = dict(
         zip(
             ROUNDS,
@@ -418,13 +423,14 @@ class ProvenParty(PartyProduct):
                 _send_promises,
                 _send_openings,
                 _send_answers,
+                _send_nothing,
             ),
             strict=True,
         )
     )
     _takes: ClassVar[Mapping[str, Callable[[ProvenParty, int, bytes], None]]] = dict(
         zip(
-            ROUNDS,
+            ROUNDS[:-1],
             (
                 _take_key,
                 _take_choices,
