@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import statsmodels.api as sm
 from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression, PoissonRegressor
@@ -107,8 +108,13 @@ class Look:
         self.answered[where] += 1
         return answer
 
-    def beside(self, where: str, what: str, told: Any, low: Any, high: Any, true: float | None, near: float) -> None:
-        """A number inside its own interval, and the truth: near it at a huge epsilon, never far outside."""
+    def beside(
+        self, where: str, what: str, told: Any, low: Any, high: Any, true: float | None, near: float, wide: float = 0.0
+    ) -> None:
+        """A number inside its own interval, and the truth: near it at a huge epsilon, never far outside.
+
+        What is cut at its limits has noise of a `wide` interval.
+        """
         text = f"{told:.5g} ({low:.5g}, {high:.5g})"
         room = 1e-6 * max(1.0, abs(told))
         if not low - room <= told <= high + room:
@@ -117,7 +123,7 @@ class Look:
             return
         inside = low - room <= true <= high + room
         (self.covered if inside else self.missed)[f"{where}, {'huge' if self.drawn.huge else 'small'}"] += 1
-        far = FAR * (high - low) + near
+        far = FAR * max(high - low, wide) + near
         if not low - far <= true <= high + far or (self.drawn.huge and abs(told - true) > near and not inside):
             self.wrong(f"{where}, {what}", text, f"{true:.5g}")
 
@@ -159,15 +165,16 @@ class Look:
         )
 
     def tables(self) -> None:
-        n = self.drawn.frame.height
-        for line in self.release.tables().frame.to_dicts():
+        n, frame = self.drawn.frame.height, self.release.tables().frame
+        widest = (pl.col("high") - pl.col("low")).max().over("column_a", pl.col("column_b").fill_null(""))
+        for line in frame.with_columns(wide=widest).to_dicts():
             cell = f"{line['column_a']}={line['level_a']} {line['column_b'] or ''}={line['level_b'] or ''}"
             inside = [self.has(line["column_a"], line["level_a"])]
             inside += [self.has(line["column_b"], line["level_b"])] if line["column_b"] else []
             known = all(part is not None for part in inside)
             true = float(np.logical_and.reduce(inside).sum()) if known else None
             where = "cross table" if line["column_b"] else "margin"
-            self.beside(where, cell, line["count"], line["low"], line["high"], true, NEAR_COUNT)
+            self.beside(where, cell, line["count"], line["low"], line["high"], true, NEAR_COUNT, line["wide"])
             if not -1e-6 <= line["count"] <= n + 1e-6:
                 self.wrong(f"{where}, {cell}", f"{line['count']:.4g}", f"between 0 and {n}")
         tables = self.release._tables
@@ -258,8 +265,9 @@ class Look:
         if self.drawn.task == "linear":
             told = np.asarray(model.predict(self.drawn.frame), dtype=float)
             best, scale = x @ np.linalg.lstsq(x, y, rcond=None)[0], max(float(y.var()), 1e-12)
-            left = float(((y - best) ** 2).mean()) / scale
-            return float(((y - told) ** 2).mean()) / scale, left * (1.0 + 2.0 * luck), 1.0
+            # Of a variance s^2 that is left, n - rank parts in n are seen; levels that nobody has are no parameters.
+            left = float(((y - best) ** 2).sum()) / max(len(y) - int(np.linalg.matrix_rank(x)), 1)
+            return float(((y - told) ** 2).mean()) / scale, left / scale, 1.0
         if self.drawn.task == "poisson":
             fitted = PoissonRegressor(alpha=1e-6, max_iter=300).fit(x[:, 1:], y).predict(x[:, 1:])
             rates = (np.asarray(model.predict(self.drawn.frame), dtype=float), fitted, np.full(len(y), y.mean()))

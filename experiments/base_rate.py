@@ -253,6 +253,8 @@ def _in_the_clear(study: Study, task: str) -> Floats:
             found = LinearRegression().fit(old, y[: study.n]).predict(new)
         elif task == "poisson":
             found = PoissonRegressor(alpha=1e-6, max_iter=2000).fit(old, y[: study.n]).predict(new)
+        elif len(set(y[: study.n])) < 2:
+            return _base(study, task)
         else:
             fitted = LogisticRegression(C=1e4, max_iter=3000).fit(old, y[: study.n])
             levels = study.kinds["y"]["levels"]

@@ -297,3 +297,49 @@ def test_a_given_ridge_is_judged_by_what_shrinking_believes() -> None:
     gain = 0.5 * (1.0 - float(((y - model.predict(new)) ** 2).mean() / y.var()))
     assert gain > 0.1 and not notes and outcome is not None
     assert abs(outcome.gain - gain) < 2.0 * outcome.error
+
+
+# Without noise a model is what scikit-learn makes of the same records ------------------------------------------------
+def even(n: int, square: bool) -> tuple[cn.Release, pl.DataFrame, pl.DataFrame]:
+    """Twelve columns that explain four fifths of a number, each a little of it."""
+    rng = np.random.default_rng(3)
+    weights = np.linspace(0.4, 1.0, 12) * np.resize([1.0, -1.0], 12)
+
+    def people(size: int) -> pl.DataFrame:
+        x = rng.standard_normal((size, 12)).clip(-3, 3)
+        y = x @ weights + np.sqrt(0.25 * (weights**2).sum()) * rng.standard_normal(size)
+        return pl.DataFrame({f"c{j}": x[:, j] for j in range(12)} | {"y": y.clip(-10, 10)})
+
+    old, new = people(n), people(20_000)
+    kinds = {f"c{j}": {"kind": "numeric", "low": -3, "high": 3} for j in range(12)}
+    kinds["y"] = {"kind": "numeric", "low": -10, "high": 10}
+    return released(old, kinds, epsilon=1e5, label_square=square), old, new
+
+
+@pytest.mark.parametrize("square", [True, False], ids=["square", "no square"])
+def test_few_records_without_noise_have_what_least_squares_has(square: bool, run: Run, tmp_path: Path) -> None:
+    release, old, new = even(150, square)
+    release.save(tmp_path / "release.json")
+    names, goal = [f"c{j}" for j in range(12)], new["y"].to_numpy()
+    w = np.linalg.lstsq(np.column_stack([old.select(names).to_numpy(), np.ones(150)]), old["y"].to_numpy())[0]
+    best = ((new.select(names).to_numpy() @ w[:-1] + w[-1] - goal) ** 2).mean() / (2 * goal.var())
+    for penalty in ("ridge", "lasso", "elastic-net"):
+        model, said = solved(release, penalty=penalty)
+        # Half of the squared error over the variance: .01 is what scikit-learn's may be better by.
+        assert ((np.asarray(model.predict(new)) - goal) ** 2).mean() / (2 * goal.var()) < best + 0.01
+        assert not said or not square
+        told = run("solve", tmp_path / "release.json", "--penalty", penalty, "--json").json
+        assert told["coefficients"] == pytest.approx(model.coef_encoded)
+
+
+def test_a_strong_class_keeps_its_weights_under_sparse_penalties() -> None:
+    rng = np.random.default_rng(5)
+    x = rng.standard_normal((4000, 6)).clip(-3, 3)
+    y = (rng.random(4000) < 1 / (1 + np.exp(-x.sum(axis=1)))).astype(int).astype(str)
+    frame = pl.DataFrame({f"c{j}": x[:, j] for j in range(6)} | {"y": y})
+    kinds = {f"c{j}": {"kind": "numeric", "low": -3, "high": 3} for j in range(6)} | {"y": YES}
+    release = released(frame, kinds, epsilon=1e5)
+    for penalty in ("lasso", "elastic-net"):
+        model, _ = solved(release, penalty=penalty)
+        # Drawn with 1, and by scikit-learn .94 to 1.05; the default ridge has .93 of that. Before, .86 and .82.
+        assert 0.89 < np.mean(np.fromiter(model.coef.values(), float)) < 1.05

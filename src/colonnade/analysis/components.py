@@ -130,7 +130,9 @@ def _correlation_intervals(released: Released, at: Sequence[int]) -> tuple[Float
     share = variance_std / variance
     found = np.clip(covariance / np.sqrt(np.outer(variance, variance)), -1.0, 1.0)
     std = np.sqrt(spread**2 / np.outer(variance, variance) + 0.25 * found**2 * (share[:, None] ** 2 + share**2))
-    half = reach_of(released) * np.where(np.maximum(share[:, None], share) * CLEAR < 1.0, std, np.inf)
+    # Records are whole: a level with less than half of one has none.
+    varies = (share * CLEAR < 1.0) & ~(levels & (n * variance < 0.5))
+    half = reach_of(released) * np.where(varies[:, None] & varies, std, np.inf)
     np.fill_diagonal(half, 0.0)
     low, high = np.maximum(found - half, -1.0), np.minimum(found + half, 1.0)
     return low, high

@@ -64,6 +64,8 @@ def by_posterior(problem: Problem) -> Solved:
     if problem.question.strength is not None:
         return _penalised(system, problem.question.strength)
     fit = posterior(system)
+    system = system.after(fit, problem.moments.n)
+    fit = posterior(system)
     if problem.family.identity or len(problem.columns) > MOST_COLUMNS:
         raw = raw_gram(problem.moments, problem.estimate, problem.columns, problem.centred)
         system = widened(system, fit, *raw)
@@ -278,7 +280,7 @@ def _linear_evidence(problem: Problem, solved: Solved) -> tuple[Prospect | None,
     reached = float(w @ system.right) - solved.followed
     law, blur = quadratic(system.sampled), 0.5 * middle**2
     found = Prospect(law, GAUSSIAN, np.zeros(1), w[:, None], reached, noise, blur, unit)
-    return replace(found, guessed=system.guessed), ""
+    return replace(found, guessed=solved.system.guessed), ""
 
 
 def _blur(problem: Problem, known: Prospect) -> float:

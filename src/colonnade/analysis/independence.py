@@ -86,7 +86,8 @@ def _tested(tables: Tables, i: int, j: int, seed: int, draws: int) -> tuple[Depe
     local = reach_of(released) * _delta_method(case, cross.count)
     below = max(information - local, 0.0)
     low = min(low, below) if case.noise_alone(randomness, draws) <= CHANCE else 0.0
-    high = max(high, hidden, information + local, largest_information(case, cross.count, randomness))
+    above = max(information, _emptied_information(case, cross.count)) + local
+    high = max(high, hidden, above, largest_information(case, cross.count, randomness))
     top = float(np.log(min(cross.count.shape)))
     found = Dependence(cross.names, information, low, min(high, top), p_value, top)
     return found, _surprise(np.append(seen, drawn), drawn)
@@ -273,6 +274,13 @@ def largest_information(case: _Case, count: Floats, randomness: Randomness) -> f
         tables = onto_simplex(nearest + steps * slopes / size, n)
         best.append(_within_deviation(tables.reshape(-1, R, C), n, allowed))
     return max(mutual_information(table) for table in np.concatenate(best))
+
+
+def _emptied_information(case: _Case, count: Floats) -> float:
+    """Mutual information if all cells are empty that may well be: together they lie farther out than any one."""
+    emptied = np.where(count < 2.0 * REACH * case.cell_std, 0.0, count)
+    scaled = emptied[None] * case.n / max(float(emptied.sum()), 1e-12)
+    return mutual_information(_within_deviation(scaled, case.n, _allowed_deviation(case))[0])
 
 
 def _slopes(tables: Floats, n: int) -> Floats:

@@ -39,6 +39,8 @@ LONGER = 0.02
 """The part by which c is made longer to see how t follows it."""
 NEGLIGIBLE = 1e-9
 FLOOR = 1e-15
+LEAST_LEFT, GUESSED_LEFT = 0.01, 0.25
+"""Of the target's variance the features leave at least the first; the second, where its variance was not released."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,8 @@ class NoisyEquations:
     """Standard deviations of the noise on levels' counts, per record."""
     plausible: float = 0.0
     """What `sampling` may well be, where the target's variance was not released; 0 where it was."""
+    explained: float = 0.0
+    """What of `sampling` the features explain."""
 
     @property
     def guessed(self) -> bool:
@@ -81,7 +85,18 @@ class NoisyEquations:
     @property
     def judged(self) -> NoisyEquations:
         """The same by which a fit is judged."""
-        return replace(self, sampling=self.plausible) if self.guessed else self
+        return replace(self, sampling=self.plausible, plausible=0.0) if self.guessed else self
+
+    def after(self, fit: Fit, n: float) -> NoisyEquations:
+        """The same, of which a fit to n records explains what it does."""
+        return replace(self, explained=float(fit.weights @ self.gram @ fit.weights) / n)
+
+    @property
+    def residual(self) -> float:
+        """What of `sampling` the features leave: only that is an error of c - C w."""
+        if self.guessed:
+            return GUESSED_LEFT * self.sampling
+        return max(self.sampling - self.explained, LEAST_LEFT * self.sampling)
 
     @property
     def possible_gram(self) -> Floats:
@@ -120,7 +135,7 @@ def posterior(equations: NoisyEquations, powers: Sequence[float] = POWERS) -> Fi
     """
     gram, right = equations.gram, equations.right
     if equations.separate and equations.law is not None and len(right) > 1:
-        known = np.diag(gram), right, equations.right_noise, equations.sampling, equations.explainable, equations.law
+        known = np.diag(gram), right, equations.right_noise, equations.residual, equations.explainable, equations.law
         return Fit(*separate_weights(Separate(*known)))
     priors = prior_shapes(equations.possible_gram, equations.groups, equations.ordered, powers)
     fit = Fit(np.zeros_like(right), 0.0, 0.0)
@@ -168,7 +183,7 @@ def chosen_spread(equations: NoisyEquations, fit: Fit, powers: Sequence[float]) 
 def _noise_of(equations: NoisyEquations, weights: Floats) -> Floats:
     """Covariance of sampling and noise on c - C w."""
     noise = equations.right_noise + equations.gram_noise @ weights**2
-    base = equations.sampling * equations.sampled + np.diag(noise)
+    base = equations.residual * equations.sampled + np.diag(noise)
     result: Floats = base + max(NEGLIGIBLE * float(np.trace(base)) / len(base), FLOOR) * np.eye(len(base))
     return result
 
@@ -218,7 +233,7 @@ class _Posteriors:
 def _posteriors(equations: NoisyEquations, prior: Floats, noise: Floats) -> _Posteriors:
     """t^2 P C (t^2 C P C + sampling + noise)^-1 c for every t under which no more is explained than there is."""
     gram = equations.gram
-    base = equations.sampling * equations.sampled + np.diag(noise)
+    base = equations.residual * equations.sampled + np.diag(noise)
     # Numbers are per record and of order 1: what is below the floor is rounding.
     floor = max(NEGLIGIBLE * float(np.trace(base)) / len(base), FLOOR)
     mapped = prior @ gram
