@@ -299,11 +299,12 @@ def _common(study: StudySpec, tables: Mapping[str, Table]) -> tuple[list[CheckIt
     """How many people all have, as their ids are and in other forms."""
     ids, terms = {party: table.ids or () for party, table in tables.items()}, study.agreement.ids
     now = in_common(ids)
-    if (differently := written_differently(ids, terms.form, terms.parts)) is not None:
+    several = [party for party, table in tables.items() if table.gathered or table.left_out.repeated]
+    if (differently := written_differently(ids, terms.form, terms.parts, several)) is not None:
         told, write = differently
         stated = any(source.form is not None for source in study.sources.values())
         return [CheckItem(ALL, not stated, told, write)], now
-    return [CheckItem(ALL, True, f"ids in common: {now}")] * (now < 2), now
+    return [], now
 
 
 def _policies(study: StudySpec, tables: Mapping[str, Table], matched: bool) -> list[CheckItem]:
@@ -322,8 +323,10 @@ def _policies(study: StudySpec, tables: Mapping[str, Table], matched: bool) -> l
 
 def _terms(study: StudySpec, common: int | None) -> list[CheckItem]:
     """What a plan for so many records warns of."""
-    if common is None or common < 2:
+    if common is None:
         return []
+    if common < 2:
+        return [CheckItem(ALL, True, f"records in common: {common}, and a regression needs at least 2")]
     try:
         session = study.session(common)
         exposed = min(session.exposures, key=lambda exposure: exposure.key.bits, default=None)

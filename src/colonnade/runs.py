@@ -187,7 +187,8 @@ def _readers(
         tables[name] = read_own(name).require_fit(options.strict, observer.table)
         if aligned and len(tables) == len(sources) and all(source.form is None for source in sources.values()):
             found = {party: table.ids or () for party, table in tables.items()}
-            require_same_forms(found, study.agreement.ids.parts)
+            several = [party for party, table in tables.items() if table.gathered]
+            require_same_forms(found, study.agreement.ids.parts, several)
         return tables[name]
 
     return {name: partial(read, name) for name in names}

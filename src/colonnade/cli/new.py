@@ -80,7 +80,7 @@ def new(
 
 def _parties(folder: Path, data: Sequence[str], queries: Sequence[str], public: bool, asking: bool) -> list[DraftParty]:
     from colonnade.data.drafts import draft_party
-    from colonnade.data.sources import AddressSource, by_party, source_at
+    from colonnade.data.sources import AddressSource, by_party, local_name, source_at
 
     named = list(data)
     while asking and not data:
@@ -94,7 +94,9 @@ def _parties(folder: Path, data: Sequence[str], queries: Sequence[str], public: 
     asked = dict(map(by_party, queries))
     for text in named:
         party, data_text = by_party(text)
-        source = source_at(data_text, asked.pop(party, None), party)
+        # A query is known by the party's name, which is the database's where none is given.
+        known = party or (local_name(data_text) if "://" in data_text else None)
+        source = source_at(data_text, asked.pop(known, None), party)
         # The study file names data relative to itself.
         if isinstance(source, AddressSource):
             file = source.file

@@ -38,6 +38,7 @@ PEEK_ROWS = 1000  # rows from which a draft guesses the types of columns
 _ID = re.compile(r"(^|_)(id|ids|uuid|guid|key)$|^(person|patient|customer|client|user|record|subject)$")
 _NUMBER = re.compile(r"(?<![^\W\d_])(\w?id|\w?nr|num|number|nummer|numer|n[uú]mero|num[eé]ro)(?![^\W\d_])")
 """In the header of what may number people, if it has many values."""
+FEWEST_ROWS = 30  # of a file, for values that all differ to say something; a guess that a person checks
 MOST_ROWS_A_PERSON = 10  # on average: a column with fewer values names no person; a guess that a person checks
 SPREAD = 20
 """A positive number whose largest value is so many times its smallest is drafted from 0 on."""
@@ -114,7 +115,7 @@ class DraftParty:
         name = toml_key(self.name)
         known = f"{'# ' if self.alone else ''}id = {UNKNOWN}  # the column that names a person, or leave this line out"
         if self.id:
-            known = f"id = {toml_value(self.id)}  # a guess from the header"
+            known = f"id = {toml_value(self.id)}  # a guess"
             if self.repeated:
                 known += f"; it has several rows: [party.{name}.people] says what becomes of them"
         lines = [
@@ -168,7 +169,12 @@ def _id_among(peek: Mapping[str, pl.Series]) -> str | None:
         and not series.dtype.is_float()
         and series.n_unique() * MOST_ROWS_A_PERSON >= len(series)
     ]
-    return next(iter(by_name + many), None)
+    if by_name or many:
+        return (by_name + many)[0]
+    # Numbers of people mostly come first, and no two rows share one.
+    first = next(iter(peek.values()))
+    told = not first.dtype.is_float() and not first.dtype.is_temporal() and first.n_unique() == len(first)
+    return first.name if told and len(first) >= FEWEST_ROWS else None
 
 
 def draft_columns(source: FileSource | AddressSource, party: str | None = None, public: bool = False) -> str:

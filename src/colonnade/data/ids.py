@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations
 
@@ -111,15 +111,21 @@ def forms_found(texts: pl.Series) -> dict[str, int]:
     return {name: int(count) for name, count in counts.items() if count}
 
 
-def common_in_forms(ids: Mapping[str, Sequence[str]], parts: int = 1) -> dict[tuple[str, ...], int]:
-    """How many ids, each of so many parts, all parties have as they are and in each form that makes no two one."""
+def common_in_forms(
+    ids: Mapping[str, Sequence[str]], parts: int = 1, several: Collection[str] = ()
+) -> dict[tuple[str, ...], int]:
+    """How many ids, each of so many parts, all parties have as they are and in each form that makes no two one.
+
+    At the parties that have `several` rows a person, two may be those of one.
+    """
     texts = [_parts(pl.Series(list(own), dtype=pl.String), parts) for own in ids.values()]
     plain = [_joined(own) for own in texts]
     out: dict[tuple[str, ...], int] = {(): _common(plain)}
 
     def _compare(form: Sequence[str]) -> None:
         found = [_joined([in_form(part, form) for part in own]) for own in texts]
-        if all(one.n_unique() == two.n_unique() for one, two in zip(found, plain, strict=True)):
+        pairs = zip(ids, found, plain, strict=True)
+        if all(one.n_unique() == two.n_unique() for party, one, two in pairs if party not in several):
             out[tuple(form)] = _common(found)
 
     # All of them together match whatever any of them does.
@@ -153,19 +159,19 @@ def in_common(ids: Mapping[str, Sequence[str]]) -> int:
 
 def _common(texts: Sequence[pl.Series]) -> int:
     """How many of the first are in all."""
-    first, *others = (pl.DataFrame({"id": own}).drop_nulls() for own in texts)
+    first, *others = (pl.DataFrame({"id": own.unique()}).drop_nulls() for own in texts)
     for other in others:
         first = first.join(other, on="id", how="semi")
     return first.height
 
 
 def written_differently(
-    ids: Mapping[str, Sequence[str]], form: Sequence[str] = (), parts: int = 1
+    ids: Mapping[str, Sequence[str]], form: Sequence[str] = (), parts: int = 1, several: Collection[str] = ()
 ) -> tuple[str, str] | None:
     """What to say where ids match in another form and do not in the agreed one, and what their owners may write."""
     if sum(map(len, ids.values())) > MOST_COMPARED:
         return None
-    common = common_in_forms(ids, parts)
+    common = common_in_forms(ids, parts, several)
     if (most := max(common.values())) == common[()]:
         return None
     best = min((each for each, count in common.items() if count == most), key=len)
@@ -178,8 +184,8 @@ def written_differently(
     return f"ids are written differently at {where}: {common[()]:,} match as they are, {told}", "; ".join(write)
 
 
-def require_same_forms(ids: Mapping[str, Sequence[str]], parts: int = 1) -> None:
+def require_same_forms(ids: Mapping[str, Sequence[str]], parts: int = 1, several: Collection[str] = ()) -> None:
     """Raise where ids would match in another form and do not as they are: to match some of them would tell nobody."""
-    if (found := written_differently(ids, parts=parts)) is not None:
+    if (found := written_differently(ids, parts=parts, several=several)) is not None:
         told, write = found
         raise DataError(f"{told}; write {write} (id_form = [] in [study] if they are meant as they are)")

@@ -7,6 +7,7 @@ import gzip
 import re
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import polars as pl
@@ -48,7 +49,7 @@ MONTH_NAMES = (
 ENGLISH = "jan feb mar apr may jun jul aug sep oct nov dec"
 _COMMAS = re.compile(r"[-+]?(?:\d{1,3}(?:[.\s']\d{3})+|\d+)(?:,\d+)?")
 _POINTS = re.compile(r"[-+]?(?:\d{1,3}(?:[,\s']\d{3})+|\d+)(?:\.\d+)?")
-_WORD = re.compile(r"[^\W\d]+")
+_WORD, _DIGIT = re.compile(r"[^\W\d]+"), re.compile(r"\d")
 
 
 def propose_written(source: DataSource, sheet: str = "") -> Written:
@@ -82,7 +83,7 @@ def _proposed(head: bytes, separators: Sequence[str] = SEPARATORS) -> Written:
     lines = head.decode(encoding, errors="replace").removeprefix("\ufeff").splitlines()
     lines = lines[:-1] if len(head) == HEAD else lines
     separator, skip = _separator(lines, separators)
-    rows = list(csv.reader(lines[skip:], delimiter=separator))
+    rows = _rows(lines[skip:], separator)
     columns = [[row[k].strip() for row in rows[1:] if len(row) > k] for k in range(len(rows[0]) if rows else 0)]
     return _forms(columns, Written(separator, encoding=encoding, skip=skip))
 
@@ -105,11 +106,19 @@ def _encoding(head: bytes) -> str:
     return max(worth, key=lambda code: worth[code])
 
 
+def _rows(lines: Sequence[str], separator: str) -> list[list[str]]:
+    """Rows of cells, up to one that is too long for the standard library."""
+    rows, reader = list[list[str]](), csv.reader(lines, delimiter=separator)
+    with suppress(csv.Error):
+        rows.extend(reader)
+    return rows
+
+
 def _separator(lines: Sequence[str], separators: Sequence[str]) -> tuple[str, int]:
     """What separates fields, and how many lines stand above the header."""
     found = []
     for separator in separators:
-        widths = [len(row) for row in csv.reader(lines, delimiter=separator)]
+        widths = [len(row) for row in _rows(lines, separator)]
         width, often = Counter(widths).most_common(1)[0] if widths else (1, 0)
         if width > 1:
             found.append((often / len(widths), width, separator, widths.index(width)))
@@ -130,12 +139,7 @@ def _forms(columns: Sequence[Sequence[str]], written: Written) -> Written:
     pairs = [words for values in known if (words := _truth(values))]
     true, false = (tuple(dict.fromkeys(w for pair in pairs for w in pair[k])) for k in (0, 1))
     months = _months(known, form)
-    typed = [
-        values
-        for values, own in zip(columns, known, strict=True)
-        if own and (_truth(own) or _most(own, _COMMAS) or _most(own, _POINTS) or _dates(own) or _iso(own))
-    ]
-    missing = tuple(dict.fromkeys(v for values in typed for v in values if v.lower() in COMMON_MISSING))
+    missing = tuple(dict.fromkeys(v for values, own in zip(columns, known, strict=True) for v in _none(values, own)))
     thousands = " " if mark.isspace() else mark
     return Written(
         written.separator, decimal, thousands, written.encoding, form, months, missing, true, false, written.skip
@@ -169,10 +173,22 @@ def _months(known: Sequence[Sequence[str]], form: str) -> tuple[str, ...]:
     return ()
 
 
+def _none(values: Sequence[str], known: Sequence[str]) -> list[str]:
+    """What a column of numbers, dates or truth values has for none: texts often used so, and others that come again."""
+    truth = _truth(known)
+    if not known or not (
+        truth or any(_most(known, form) for form in (_COMMAS, _POINTS)) or _dates(known) or _iso(known)
+    ):
+        return []
+    words = {*SPELLED, *(word.lower() for words in truth or () for word in words)}
+    again = {v for v, many in Counter(known).items() if many > 1 and v.lower() not in words and not _DIGIT.search(v)}
+    return [v for v in dict.fromkeys(values) if v.lower() in COMMON_MISSING or v in again]
+
+
 def _truth(values: Sequence[str]) -> tuple[list[str], list[str]] | None:
-    """The words for yes and for no, where a column has no others and the house does not know them."""
-    words = {v.lower() for v in values}
-    if len(words) != 2 or words <= set(SPELLED):
-        return None
+    """A column's words for yes and for no, where it has hardly any others and the house does not know them."""
     true, false = ([w for w in dict.fromkeys(values) if w.lower() in known] for known in (YES, NO))
-    return (true, false) if {*map(str.lower, true)} | {*map(str.lower, false)} == words and true and false else None
+    words = {w.lower() for w in (*true, *false)}
+    if len(words) != 2 or not true or not false or words <= set(SPELLED):
+        return None
+    return (true, false) if sum(v.lower() in words for v in values) >= MOST * len(values) else None

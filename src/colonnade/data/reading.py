@@ -203,6 +203,8 @@ def scan(files: list[Path], *, typed: int | None = None, written: Written = PLAI
         try_parse_dates=typed is not None,
         # A text that is not in UTF-8 is an undeclared one; no record ends the reading.
         encoding="utf8-lossy" if typed is None else "utf8",
+        # The library leaves quotes in a header doubled.
+        with_column_names=lambda names: [name.replace('""', '"') for name in names],
     )
     names = found.collect_schema().names()
     if len(names) == 1 and (marks := [mark for mark in SEPARATORS if mark in names[0] and mark != written.separator]):

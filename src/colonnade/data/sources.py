@@ -237,6 +237,8 @@ def of_parties(
         party, rest = by_party(text, parties)
         if party is None:
             raise StudyError(f"{what} names PARTY={form} for one of {', '.join(parties)}, got {text!r}")
+        if party in out:
+            raise StudyError(f"{what} names one {form} for each party, got two for {party}")
         out[party] = rest
     return out
 
@@ -247,8 +249,12 @@ def source_at(text: str, query: str | None, party: str | None) -> FileSource | A
         return FileSource(local_path(text))
     if "://" not in text:
         raise StudyError(f"--query is for a database, and data is {shown(text)}")
-    known = party or Path(text.partition("://")[2]).name.partition(".")[0] or "data"
-    return read_address(text, query, known, Path(), "--query:")
+    return read_address(text, query, party or local_name(text) or "data", Path(), "--query:")
+
+
+def local_name(address: str) -> str:
+    """What a party is called whose data lies at an address, if nobody says."""
+    return Path(address.partition("://")[2]).name.partition(".")[0]
 
 
 def sources_at(

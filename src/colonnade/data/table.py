@@ -241,6 +241,7 @@ class UnreadColumns(Mapping[str, ColumnValues]):
             read = read_table(self._party, self._path, self._columns, written=self._written)
             self._known = dict(read.values)
             self.unfit.update(read.unfit)
+            self.clipped.update(read.clipped or {})
             self._judge()
         return self._known[name]
 
