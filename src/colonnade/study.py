@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from colonnade.crypto.backends import BACKENDS
 from colonnade.data.sources import DataSource, FileSource, Source, read_address
@@ -30,53 +31,14 @@ from colonnade.planning.session_plan import SessionPlan, plan_session
 if TYPE_CHECKING:
     from colonnade.mechanism.cuts import Binning
 
+T = TypeVar("T", bound=Enum)
 ALIGNMENTS = (PSI, NONE)
-STUDY_KEYS = (
-    "name",
-    "task",
-    "label",
-    "epsilon",
-    "delta",
-    "collusion",
-    "product",
-    "alignment",
-    "post_quantum",
-    "calibration",
-    "release",
-    "label_square",
-    "numeric",
-    "rows",
-    "pairs",
-    "impossible",
-    "reason",
-    "interactions",
-    "order",
-    "interval",
-    "ball",
-    "objective",
-    "parameters",
-    "purpose",
-    "id_form",
-    "proofs",
-)
 NEEDED = ("name", "task", "label")
+KEPT = ("policy", "ledger")
+SIGNED = ("organisation", "contact")
 PARTY_KEYS = (
-    *(
-        "data",
-        "query",
-        "dataset",
-        "read",
-        "id",
-        "policy",
-        "ledger",
-        "epsilon",
-        "split",
-        "norm",
-        "columns",
-        "derived",
-        "people",
-    ),
-    *("organisation", "contact"),
+    *("data", "query", "dataset", "read", "id", *KEPT, "epsilon", "split", "norm", "columns", "derived", "people"),
+    *SIGNED,
 )
 AUDIT_KEYS = ("auditors",)
 LARGEST_STUDY = 16 << 20  # 16 MB: thousands of columns with their levels
@@ -285,7 +247,7 @@ class _Reader:
         self._source(name, party)
         with note.at(*at, "organisation" if "organisation" in party else "contact"):
             if "organisation" in party or "contact" in party:
-                stated = (party.text(key) if key in party else "" for key in ("organisation", "contact"))
+                stated = (party.text(key) if key in party else "" for key in SIGNED)
                 self._organisations[name] = Organisation(*stated)
         with note.at(*at, "norm"):
             if "norm" in party:
@@ -334,7 +296,7 @@ class _Reader:
         found["read"] = PLAIN
         with note.at(*at, "read"):
             found["read"] = read_written(party)
-        for key in ("policy", "ledger"):
+        for key in KEPT:
             with note.at(*at, key):
                 found[key] = _path(party, key, self._folder)
         with note.at(*at, "policy" if "policy" in party else "ledger"):
@@ -358,42 +320,19 @@ class _Reader:
 
     def _terms(self, terms: Section) -> dict[str, Any]:
         """What [study] says of the agreement; a missing key is a mistake of its own."""
-        several = len(self._columns) > 1
-        readers: dict[str, Callable[[], Any]] = {
-            "name": lambda: require_name("a study's name", terms.text("name"), StudyError),
-            "task": lambda: Task(terms.choice("task", [t.value for t in Task])),
-            "label": lambda: terms.text("label"),
-            "epsilon": lambda: None if "epsilon" not in terms else check_epsilon(terms.content["epsilon"]),
-            "delta": lambda: _delta(terms),
-            "collusion": lambda: terms.whole("collusion", 1 if several else 0),
-            "calibration": lambda: Calibration(
-                terms.choice("calibration", [c.value for c in Calibration], Calibration.EXACT.value)
-            ),
-            "product": lambda: BACKENDS.named(terms.content.get("product", "lattice")),
-            "release": lambda: terms.choice("release", RELEASES, "auto"),
-            "label_square": lambda: terms.flag("label_square"),
-            "pairs": lambda: _pairs(terms, "pairs", '["column", "column"]'),
-            "impossible": lambda: _pairs(terms, "impossible", '["column=level", "column=level"]'),
-            "interactions": lambda: _interactions(terms),
-            "order": lambda: terms.whole("order", 2),
-            "interval": lambda: terms.number("interval") if "interval" in terms else None,
-            "ball": lambda: terms.number("ball") if "ball" in terms else None,
-            "objective": lambda: _objective(terms),
-            "parameters": lambda: terms.texts("parameters") if "parameters" in terms else (),
-            "purpose": lambda: Purpose(terms.choice("purpose", [p.value for p in Purpose], "label")),
-            "ids": lambda: IdTerms(terms.texts("id_form") if "id_form" in terms else (), self._parts()),
-            "reason": lambda: reason_of(terms.text("reason")) if "reason" in terms else "",
-            "proofs": lambda: terms.choice("proofs", PROOFS) if "proofs" in terms else "",
-        }
-        out = {}
-        for key, read in readers.items():
+        out: dict[str, Any] = {}
+        for key, read in TERMS.items():
             if key in NEEDED and key not in terms and ("study",) in self._misspelt:
                 continue
-            with self._mistakes.at("study", "id_form" if key == "ids" else key):
+            with self._mistakes.at("study", key):
                 if key in NEEDED:
                     terms.need(key)
                     _require_closed(terms, key)
-                out[key] = read()
+                out[key] = read(terms)
+                if key == "collusion" and key not in terms:
+                    out[key] = int(len(self._columns) > 1)
+                elif key == "id_form":
+                    out["ids"] = IdTerms(out.pop(key), self._parts())
         return out
 
     def _check_whole(self, terms: Section, parties: Section) -> None:
@@ -429,6 +368,18 @@ class _Reader:
                 Terms(agreement.task, collusion=agreement.collusion).check(layout, ())
             with note.at("study", "delta"):
                 Terms(agreement.task, agreement.calibration, agreement.delta, 0).check(layout, ())
+
+
+def _texts(key: str) -> Callable[[Section], tuple[str, ...]]:
+    return lambda terms: terms.texts(key) if key in terms else ()
+
+
+def _number(key: str) -> Callable[[Section], float | None]:
+    return lambda terms: terms.number(key) if key in terms else None
+
+
+def _chosen(key: str, kind: type[T], default: str | None = None) -> Callable[[Section], T]:
+    return lambda terms: kind(terms.choice(key, [one.value for one in kind], default))
 
 
 def _columns_of(agreement: Agreement) -> Layout:
@@ -590,3 +541,31 @@ def offer_of(epsilon: Any, split: Mapping[str, Any], where: str) -> Offer:
     total = check_epsilon(epsilon, f"{where} epsilon")
     parts = {key: check_epsilon(value, f"{where} split.{key}") for key, value in split.items()}
     return Offer(total, parts.pop("own", None), parts)
+
+
+TERMS: Mapping[str, Callable[[Section], Any]] = {
+    "name": lambda terms: require_name("a study's name", terms.text("name"), StudyError),
+    "task": _chosen("task", Task),
+    "label": lambda terms: terms.text("label"),
+    "epsilon": lambda terms: check_epsilon(terms.content["epsilon"]) if "epsilon" in terms else None,
+    "delta": _delta,
+    "collusion": lambda terms: terms.whole("collusion", 0),
+    "calibration": _chosen("calibration", Calibration, Calibration.EXACT.value),
+    "product": lambda terms: BACKENDS.named(terms.content.get("product", "lattice")),
+    "release": lambda terms: terms.choice("release", RELEASES, "auto"),
+    "label_square": lambda terms: terms.flag("label_square"),
+    "pairs": lambda terms: _pairs(terms, "pairs", '["column", "column"]'),
+    "impossible": lambda terms: _pairs(terms, "impossible", '["column=level", "column=level"]'),
+    "interactions": _interactions,
+    "order": lambda terms: terms.whole("order", 2),
+    "interval": _number("interval"),
+    "ball": _number("ball"),
+    "objective": _objective,
+    "parameters": _texts("parameters"),
+    "purpose": _chosen("purpose", Purpose, "label"),
+    "id_form": _texts("id_form"),
+    "reason": lambda terms: reason_of(terms.text("reason")) if "reason" in terms else "",
+    "proofs": lambda terms: terms.choice("proofs", PROOFS) if "proofs" in terms else "",
+}
+"""What [study] says of the agreement, and how each key is read."""
+STUDY_KEYS = (*TERMS, "alignment", "post_quantum", "numeric", "rows")

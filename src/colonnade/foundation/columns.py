@@ -10,7 +10,7 @@ import math
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from itertools import pairwise
 from typing import Any, ClassVar, Self
@@ -179,18 +179,20 @@ class Column(ABC):
         """Whether a record has one coordinate for each level, and not one signed number."""
 
     @classmethod
-    @abstractmethod
     def of(cls, declared: Mapping[str, Any]) -> Self:
         """The column from the values of its `keys`."""
+        return cls(**declared)
 
-    @abstractmethod
     def declared(self) -> dict[str, Any]:
         """The values of its `keys`, but for those that have their default, and for `fill`."""
+        own = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
+        own = {key: own[key] for key in self.keys if key in own and key != "fill"}
+        return {key: list(value) if isinstance(value, tuple) else value for key, value in own.items()}
 
     @classmethod
-    @abstractmethod
     def draft(cls) -> dict[str, Any]:
         """What a person has to declare, each an open "?"."""
+        return {key: OPEN for key, needed in cls.keys.items() if needed}
 
     def require_sources(self, name: str, columns: Mapping[str, Column]) -> None:  # noqa: B027 - most have none
         """Raise SchemaError where what it is computed from is not as it states."""
@@ -472,17 +474,6 @@ class Numeric(Column):
         if self.integer and not all(a < b for a, b in pairwise(self.whole_edges)):
             raise SchemaError(f"every bin of an integer column holds a whole number, got bins={shown(list(self.bins))}")
 
-    @classmethod
-    def of(cls, declared: Mapping[str, Any]) -> Self:
-        bins, model = declared.get("bins", ()), declared.get("model", BINS)
-        integer = declared.get("integer", False)
-        return cls(declared["low"], declared["high"], bins, declared.get("fill"), model=model, integer=integer)
-
-    def declared(self) -> dict[str, Any]:
-        cut = {"bins": list(self.bins)} if self.bins else {}
-        taken = {} if self.model == BINS else {"model": self.model}
-        return {"low": self.low, "high": self.high} | cut | taken | ({"integer": True} if self.integer else {})
-
     @property
     def in_model(self) -> Column:
         return self.uncut if self.model == NUMBER else self
@@ -490,10 +481,6 @@ class Numeric(Column):
     @property
     def uncut(self) -> Column:
         return self if self.missing == LEVEL else replace(self, bins=(), model=BINS)
-
-    @classmethod
-    def draft(cls) -> dict[str, Any]:
-        return {"low": OPEN, "high": OPEN}
 
     @property
     def has_levels(self) -> bool:
@@ -572,14 +559,6 @@ class Categorical(Column):
             raise SchemaError(f"other must be true or false, got other={shown(other)}")
         return cls(levels, other, text_of(declared, "drop"), text_of(declared, "fill"))
 
-    def declared(self) -> dict[str, Any]:
-        out: dict[str, Any] = {"levels": list(self.levels)}
-        if self.other:
-            out["other"] = True
-        if self.drop is not None:
-            out["drop"] = self.drop
-        return out
-
     @classmethod
     def draft(cls) -> dict[str, Any]:
         return {"levels": [OPEN]}
@@ -622,9 +601,6 @@ class Binary(Column):
     def of(cls, declared: Mapping[str, Any]) -> Self:
         levels: Any = texts_of(declared, "levels")
         return cls(levels, text_of(declared, "fill"))
-
-    def declared(self) -> dict[str, Any]:
-        return {"levels": list(self.levels)}
 
     @classmethod
     def draft(cls) -> dict[str, Any]:

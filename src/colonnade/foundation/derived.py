@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from colonnade.foundation.columns import BINS, LEVEL, Column, Numbers, Numeric, Storage, register_kind
 from colonnade.foundation.errors import SchemaError
 from colonnade.foundation.expressions import Expression, expression_bounds, parse_expression
-from colonnade.foundation.shown import OPEN, shown
+from colonnade.foundation.shown import shown
 
 STEPS_APART = 4
 """Between floats: a bound that was computed elsewhere is taken, and kept, if it is so near."""
@@ -39,15 +39,10 @@ class Derived(Numeric):
 
     @classmethod
     def of(cls, declared: Mapping[str, Any]) -> Self:
-        bins, model = declared.get("bins", ()), declared.get("model", BINS)
-        return cls(declared["low"], declared["high"], bins, None, declared["of"], model=model)
+        return cls(of_columns=declared["of"], **{key: value for key, value in declared.items() if key != "of"})
 
     def declared(self) -> dict[str, Any]:
         return {"of": self.of_columns, **super().declared()}
-
-    @classmethod
-    def draft(cls) -> dict[str, Any]:
-        return {"of": OPEN, "low": OPEN, "high": OPEN}
 
     @cached_property
     def expression(self) -> Expression:

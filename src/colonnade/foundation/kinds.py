@@ -24,7 +24,7 @@ from colonnade.foundation.columns import (
     register_kind,
 )
 from colonnade.foundation.errors import SchemaError
-from colonnade.foundation.shown import OPEN, plain, shown
+from colonnade.foundation.shown import plain, shown
 
 FALSE, TRUE = "false", "true"
 SPELLED = {
@@ -60,13 +60,6 @@ class Boolean(Column):
             raise SchemaError(f"fill must be true or false, got fill={shown(fill)}")
         return cls(found)
 
-    def declared(self) -> dict[str, Any]:
-        return {}
-
-    @classmethod
-    def draft(cls) -> dict[str, Any]:
-        return {}
-
     @property
     def all_levels(self) -> tuple[str, ...]:
         return (FALSE, TRUE, *self._missing_level)
@@ -92,10 +85,6 @@ class Missing(Boolean):
 
     def declared(self) -> dict[str, Any]:
         return {"of": self.of_column}
-
-    @classmethod
-    def draft(cls) -> dict[str, Any]:
-        return {"of": OPEN}
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -168,18 +157,6 @@ class Date(Column):
             raise SchemaError(f"bins must increase strictly between earliest and latest, got {shown(list(self.bins))}")
         if self.fill is not None and not self.earliest <= self.fill <= self.latest:
             raise SchemaError(f"fill must lie between earliest and latest, got fill={self.fill}")
-
-    @classmethod
-    def of(cls, declared: Mapping[str, Any]) -> Self:
-        return cls(declared["earliest"], declared["latest"], declared.get("bins", ()), declared.get("fill"))
-
-    def declared(self) -> dict[str, Any]:
-        ends = {"earliest": self.earliest, "latest": self.latest}
-        return ends | ({"bins": list(self.bins)} if self.bins else {})
-
-    @classmethod
-    def draft(cls) -> dict[str, Any]:
-        return {"earliest": OPEN, "latest": OPEN}
 
     @property
     def has_levels(self) -> bool:
