@@ -110,6 +110,8 @@ def check_study(study: StudySpec, strict: bool = False) -> Checked:
         elif not matched and len({table.rows for table in tables.values()}) > 1:
             told = ", ".join(f"{party} {table.rows:,}" for party, table in tables.items())
             found.append(CheckItem(ALL, True, f"rows are matched by their order, and differ in number: {told}"))
+        elif common < 2:
+            found.append(_too_few(common))
         found += _policies(study, tables, matched)
         found += _terms(study, common)
     return Checked(agreement.name, found, common)
@@ -304,7 +306,11 @@ def _common(study: StudySpec, tables: Mapping[str, Table]) -> tuple[list[CheckIt
         told, write = differently
         stated = any(source.form is not None for source in study.sources.values())
         return [CheckItem(ALL, not stated, told, write)], now
-    return [], now
+    return [_too_few(now)] * (now < 2), now
+
+
+def _too_few(common: int) -> CheckItem:
+    return CheckItem(ALL, True, f"records in common: {common}, and a regression needs at least 2")
 
 
 def _policies(study: StudySpec, tables: Mapping[str, Table], matched: bool) -> list[CheckItem]:
@@ -323,10 +329,8 @@ def _policies(study: StudySpec, tables: Mapping[str, Table], matched: bool) -> l
 
 def _terms(study: StudySpec, common: int | None) -> list[CheckItem]:
     """What a plan for so many records warns of."""
-    if common is None:
+    if common is None or common < 2:
         return []
-    if common < 2:
-        return [CheckItem(ALL, True, f"records in common: {common}, and a regression needs at least 2")]
     try:
         session = study.session(common)
         exposed = min(session.exposures, key=lambda exposure: exposure.key.bits, default=None)

@@ -46,6 +46,8 @@ NARROWEST = 4.0
 """No part of an error is let reach less than the widest over this."""
 TYPICAL_ROWS = 10_000  # stands for n where a study does not state it
 OUTCOMES = ("no", "yes")
+_score, _error, _about, _outcome = (f"{what} at {{}}".format for what in ("score", "error", "label", "outcome"))
+"""What the columns of a party are called."""
 
 
 @dataclass(frozen=True)
@@ -435,22 +437,6 @@ def _columns(party: str, part: Part, holder: str, task: Task, parties: int, bins
     if parties == 1:
         return {_outcome(party): Binary(OUTCOMES), _score(party): cut}
     return {_outcome(party): Categorical(_cells(len(cuts) + 1))}
-
-
-def _score(party: str) -> str:
-    return f"score at {party}"
-
-
-def _error(party: str) -> str:
-    return f"error at {party}"
-
-
-def _about(party: str) -> str:
-    return f"label at {party}"
-
-
-def _outcome(party: str) -> str:
-    return f"outcome at {party}"
 
 
 def _cells(bins: int) -> tuple[str, ...]:

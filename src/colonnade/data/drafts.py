@@ -230,26 +230,19 @@ def _typed(series: pl.Series, written: Written) -> pl.Series:
     """Texts as what they say in the file's own forms, where all say the same."""
     if series.dtype != pl.String or not written.stated:
         return series
+    said = trimmed(plain_series("", series, None, written)).null_count()
     for kind, example in EXAMPLES.items():
         plain = plain_series("", series, example, written)
-        said = plain_series("", series, None, written).str.strip_chars()
-        cast = {"numeric": _whole_or_float, "date": _as_dates}.get(kind, _as_truths)(plain)
-        if cast is not None and cast.null_count() == said.set(said == "", None).null_count() < len(series):
+        if kind == "boolean":
+            cast = plain.replace_strict(["true", "false"], [True, False], default=None, return_dtype=pl.Boolean)
+        elif kind == "date":
+            cast = plain.str.to_date("%Y-%m-%d", strict=False)
+        else:
+            whole = plain.str.contains(".", literal=True).any() is not True
+            cast = plain.cast(pl.Int64 if whole else pl.Float64, strict=False)
+        if cast.null_count() == said < len(series):
             return cast
     return series
-
-
-def _whole_or_float(series: pl.Series) -> pl.Series:
-    whole = series.str.contains(".", literal=True).any() is not True
-    return series.cast(pl.Int64 if whole else pl.Float64, strict=False)
-
-
-def _as_dates(series: pl.Series) -> pl.Series:
-    return series.str.to_date("%Y-%m-%d", strict=False)
-
-
-def _as_truths(series: pl.Series) -> pl.Series:
-    return series.replace_strict(["true", "false"], [True, False], default=None, return_dtype=pl.Boolean)
 
 
 def _guess(series: pl.Series) -> DraftColumn:

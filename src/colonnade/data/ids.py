@@ -113,28 +113,33 @@ def forms_found(texts: pl.Series) -> dict[str, int]:
 
 def common_in_forms(
     ids: Mapping[str, Sequence[str]], parts: int = 1, several: Collection[str] = ()
-) -> dict[tuple[str, ...], int]:
+) -> dict[tuple[str, ...], tuple[int, int]]:
     """How many ids, each of so many parts, all parties have as they are and in each form that makes no two one.
 
-    At the parties that have `several` rows a person, two may be those of one.
+    At the parties that have `several` rows a person, two may be those of one: beside the number that all have stands
+    how many there are, its negative, so that a form under which fewer people have all rows is the larger one.
     """
     texts = [_parts(pl.Series(list(own), dtype=pl.String), parts) for own in ids.values()]
     plain = [_joined(own) for own in texts]
-    out: dict[tuple[str, ...], int] = {(): _common(plain)}
+
+    def _worth(found: Sequence[pl.Series]) -> tuple[int, int]:
+        return _common(found), -sum(own.n_unique() for party, own in zip(ids, found, strict=True) if party in several)
+
+    out = {(): _worth(plain)}
 
     def _compare(form: Sequence[str]) -> None:
         found = [_joined([in_form(part, form) for part in own]) for own in texts]
         pairs = zip(ids, found, plain, strict=True)
         if all(one.n_unique() == two.n_unique() for party, one, two in pairs if party not in several):
-            out[tuple(form)] = _common(found)
+            out[tuple(form)] = _worth(found)
 
     # All of them together match whatever any of them does.
-    most = _common([_joined([in_form(part, TRIED) for part in own]) for own in texts])
+    most = _worth([_joined([in_form(part, TRIED) for part in own]) for own in texts])
     for form in chain.from_iterable(combinations(TRIED, size) for size in range(1, len(TRIED) + 1)):
         if max(out.values()) >= most:
             break
         _compare(form)
-    for form in LAST_TRIED if max(out.values()) < 2 else ():
+    for form in LAST_TRIED if max(out.values())[0] < 2 else ():
         _compare(form)
     return out
 
@@ -171,10 +176,11 @@ def written_differently(
     """What to say where ids match in another form and do not in the agreed one, and what their owners may write."""
     if sum(map(len, ids.values())) > MOST_COMPARED:
         return None
-    common = common_in_forms(ids, parts, several)
-    if (most := max(common.values())) == common[()]:
+    worth = common_in_forms(ids, parts, several)
+    best = min((each for each, found in worth.items() if found == max(worth.values())), key=len)
+    common = {each: found for each, (found, _) in worth.items()}
+    if common[best] == common[()]:
         return None
-    best = min((each for each, count in common.items() if count == most), key=len)
     more = {each: count for each, count in common.items() if each == best or (len(each) == 1 and count > common[()])}
     told = ", ".join(f"{count:,} with {' and '.join(each)}" for each, count in more.items())
     words = list(dict.fromkeys(word for word in (*form, *best) if word != "point"))
