@@ -376,8 +376,11 @@ def _added_up(
     if not parts:
         raise StudyError(f"the model of {public.model.label} has no feature to score")
     if matched:
-        common = _common([part[0] or () for part in parts])
-        values = {c: _by_id(i or (), found, common) for i, own in parts for c, found in own.items()}
+        common, values = _common([part[0] or () for part in parts]), dict[Coordinate, Floats]()
+        for ids, own in parts:
+            row = {one: k for k, one in enumerate(ids or ())}
+            order = np.array([row[one] for one in common])
+            values |= {place: found[order] for place, found in own.items()}
         total = _weighted(values, public.model, public.factors, len(common))
         return Scores(common, predict(public, total), name)
     rows = {party: len(next(iter(own.values()))) for party, (_, own) in zip(public.needs(), parts, strict=True)}
@@ -526,13 +529,7 @@ def require_apart(public: PublicModel, places: Mapping[str, Hashable]) -> None:
 
 def _common(lists: Sequence[Sequence[str]]) -> list[str]:
     """Ids in every list, in the order of the first."""
-    others = [set(ids) for ids in lists[1:]]
-    ids = [i for i in lists[0] if all(i in other for other in others)]
-    if not ids:
+    shared = set(lists[0]).intersection(*lists[1:])
+    if not shared:
         raise DataError("the data files have no id in common")
-    return ids
-
-
-def _by_id(ids: Sequence[str], scores: Floats, wanted: Sequence[str]) -> Floats:
-    row = {i: k for k, i in enumerate(ids)}
-    return scores[[row[i] for i in wanted]]
+    return [one for one in lists[0] if one in shared]

@@ -167,7 +167,7 @@ PAGE = environment().overlay(loader=LOADER).get_template("study.html")
 def fields_of(content: dict[str, Any]) -> dict[str, str]:
     """What a browser sends of the page's form of a study."""
     form = Fields()
-    known = {"kinds": list(KINDS.names), "releases": RELEASES, "backends": BACKENDS, "base": "", "faults": {}}
+    known = {"kinds": list(KINDS), "releases": RELEASES, "backends": BACKENDS, "base": "", "faults": {}}
     form.feed(PAGE.render(form=to_form(content), studies=[], data=[], opened="", **known))
     return form.found
 

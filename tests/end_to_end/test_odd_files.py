@@ -148,6 +148,16 @@ def test_texts_that_come_again_among_numbers_are_proposed_as_missing(run: Run, t
     assert 'id = "nº"' in drafted
 
 
+def test_a_label_with_gaps_is_drafted_so_that_the_study_is_taken(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,y\n" + "".join(f"{k},{['yes', 'no', ''][k % 3]}\n" for k in range(300)))
+    (tmp_path / "b.csv").write_text("id,x\n" + "".join(f"{k},{k % 97 / 7:.2f}\n" for k in range(300)))
+    new = ("--public-data", "--rows", "200", "--label", "a.y", "--epsilon", "20", "--no-ask")
+    done = run("new", tmp_path / "two", tmp_path / "a.csv", tmp_path / "b.csv", *new)
+    assert done.code == 0 and "Nothing is open" in done.out, done.out
+    fitted = run("fit", tmp_path / "two" / "study.toml", "--out", tmp_path / "r.json", "--json")
+    assert fitted.code == 0 and fitted.json["n"] == 200
+
+
 def test_data_of_a_party_is_named_once() -> None:
     with pytest.raises(StudyError, match="--data names one FILE for each party, got two for p"):
         of_parties(["p=a.csv", "p=b.csv"], ["p", "q"])

@@ -84,7 +84,7 @@ def test_the_comparison_finds_words_that_are_too_short(monkeypatch: pytest.Monke
         monkeypatch.setattr("colonnade.planning.session_plan.require_room", lambda *given: None)
         assert farthest_value(study, opened(study))[0] > 100
     finally:
-        BACKENDS.remove("forgetful")
+        del BACKENDS["forgetful"]
 
 
 def test_opened_values_of_random_studies() -> None:

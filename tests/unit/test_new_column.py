@@ -115,8 +115,8 @@ def _toys() -> Iterator[None]:
     register_kind(Ordinal)
     register_kind(Cyclic)
     yield
-    KINDS.remove("ordinal")
-    KINDS.remove("cyclic")
+    del KINDS["ordinal"]
+    del KINDS["cyclic"]
 
 
 STUDY = """[study]

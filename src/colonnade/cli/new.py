@@ -146,6 +146,7 @@ def _task(parties: Sequence[DraftParty], label: str | None, task: Regression | N
     chosen = task.value if task is not None else "linear" if numeric else "logistic"
     if chosen == "logistic" and found.kind in ("categorical", "numeric") and not found.facts.get("levels"):
         found.kind, found.facts = "binary", {}
+    found.be_label(len(parties) > 1)
     return chosen
 
 

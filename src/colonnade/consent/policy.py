@@ -324,7 +324,7 @@ def _policy(content: Section) -> Policy:
             ("columns", None),
             ("interactions", None),
             ("tasks", [t.value for t in Task]),
-            ("products", BACKENDS.names),
+            ("products", BACKENDS),
             ("calibrations", [c.value for c in Calibration]),
             ("scores_to", None),
         )

@@ -22,7 +22,7 @@ from colonnade.data.reading import reason, scan
 from colonnade.data.sources import AddressSource, FileSource
 from colonnade.data.storage import trimmed
 from colonnade.data.written import PLAIN, Written
-from colonnade.foundation.columns import INDICATOR, LEVEL
+from colonnade.foundation.columns import DROP, INDICATOR, LEVEL
 from colonnade.foundation.errors import DataError
 from colonnade.foundation.kinds import SPELLED
 from colonnade.foundation.parts import data_files
@@ -59,6 +59,15 @@ class DraftColumn:
     """Whether some values are missing."""
     facts: dict[str, Any] = field(default_factory=dict)
     """Declared values; what is not among them is open."""
+    label: bool = False
+    """Whether it is what is predicted, of which no value is made up."""
+
+    def be_label(self, matched: bool) -> None:
+        """Declare it as a label: who has no value leaves before ids are matched, where any are."""
+        self.label = True
+        if self.facts.pop("missing", None):
+            self.facts.pop("fill", None)
+            self.facts |= {"missing": DROP} if matched else {}
 
     @property
     def content(self) -> dict[str, Any]:
@@ -80,7 +89,7 @@ class DraftColumn:
             levels = toml_value(KINDS["categorical"].draft()["levels"])
             told += f'; few whole numbers: if they are codes, kind = "categorical", levels = {levels}'
         if self.gaps and "missing" not in self.facts:
-            told += f"; some are missing: missing = {missing_key(self.filled)}"
+            told += f"; some are missing: missing = {toml_value(DROP) if self.label else missing_key(self.filled)}"
         return f"{{ {declared} }}" + (f"  # {told}" if told else "")
 
 

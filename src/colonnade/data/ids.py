@@ -125,7 +125,7 @@ def common_in_forms(
     def _worth(found: Sequence[pl.Series]) -> tuple[int, int]:
         return _common(found), -sum(own.n_unique() for party, own in zip(ids, found, strict=True) if party in several)
 
-    out = {(): _worth(plain)}
+    out: dict[tuple[str, ...], tuple[int, int]] = {(): _worth(plain)}
 
     def _compare(form: Sequence[str]) -> None:
         found = [_joined([in_form(part, form) for part in own]) for own in texts]

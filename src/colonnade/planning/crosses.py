@@ -118,7 +118,7 @@ def party_product(name: str, device: str = "cpu", spec: ProductSpec | None = Non
     """A party's side; with a `spec` the one that takes least time for such a session."""
     backend = BACKENDS[name]
     if device not in backend.devices:
-        serves = ", ".join(f'"{other.name}"' for other in BACKENDS if device in other.devices) or "none"
+        serves = ", ".join(f'"{other.name}"' for other in BACKENDS.values() if device in other.devices) or "none"
         raise StudyError(f'device {device} serves product {serves}, got product="{name}"')
     return backend.party(device, spec)
 

@@ -26,7 +26,7 @@ STUDY: Readers = {
 }
 USUAL = {"product": "lattice", "alignment": "psi", "calibration": "exact", "release": "auto", "purpose": "label"}
 """What a choice of the form shows where the study says nothing."""
-BY_KIND = {kind.kind: tuple(kind.keys) for kind in KINDS}
+BY_KIND = {kind.kind: tuple(kind.keys) for kind in KINDS.values()}
 KNOWN = tuple(dict.fromkeys(key for keys in BY_KIND.values() for key in keys))
 OTHER_TOO = "other"
 """The one key of a column that is a box."""

@@ -137,7 +137,7 @@ class Studio:
             return self._page(
                 "study.html",
                 form=to_form(self._workspace.content),
-                kinds=[name for name in KINDS.names if name != Missing.kind],
+                kinds=[name for name in KINDS if name != Missing.kind],
                 releases=RELEASES,
                 opened=self._workspace.opened,
                 studies=self._workspace.files(".toml"),

@@ -87,7 +87,7 @@ def _toys() -> Iterator[None]:
         BACKENDS.add(toy.name, toy)
     yield
     for toy in (TOY, OPEN_TOY):
-        BACKENDS.remove(toy.name)
+        del BACKENDS[toy.name]
 
 
 @pytest.mark.parametrize("product", ["toy", "open toy"])
