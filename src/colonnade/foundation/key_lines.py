@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import tomllib
+from bisect import bisect_left
+from collections.abc import Sequence
 
 KeyPath = tuple[str | int, ...]
 """Keys from the top; a number is a place in a list of tables."""
@@ -47,38 +49,32 @@ class _Scanner:
 
     def __init__(self, text: str) -> None:
         self._text, self._at = text, 0
-        self._line, self._counted = 1, 0
+        self._ends = [found.start() for found in re.finditer("\n", text)]
         self._last: dict[KeyPath, int] = {}
         """The place of the last table in each list of tables."""
         self.lines: dict[KeyPath, int] = {}
 
     def scan(self) -> None:
         table: KeyPath = ()
-        self._skip(_BLANK)
+        self._take(_BLANK)
         while self._at < len(self._text):
-            if self._next("[["):
-                table = self._list_table(self._header("]]"))
+            if several := self._next("[["):
+                *around, last = self._keys()
+                path = (*self._inside(around), last)
+                self._last[path] = self._last.get(path, -1) + 1
+                self._here(path)
+                table = (*path, self._last[path])
             elif self._next("["):
-                table = self._inside(self._header("]"))
-                self.lines.setdefault(table, self._here())
+                table = self._inside(self._keys())
             else:
                 self._pair(table)
-            self._skip(_BLANK)
+                self._take(_BLANK)
+                continue
+            self._here(table)
+            self._need("]]" if several else "]")
+            self._take(_BLANK)
 
-    def _header(self, end: str) -> tuple[str, ...]:
-        keys = self._keys()
-        if not self._next(end):
-            raise _Lost
-        return keys
-
-    def _list_table(self, keys: tuple[str, ...]) -> KeyPath:
-        path = (*self._inside(keys[:-1]), keys[-1])
-        self._last[path] = place = self._last.get(path, -1) + 1
-        self.lines.setdefault(path, self._here())
-        self.lines[*path, place] = self._here()
-        return (*path, place)
-
-    def _inside(self, keys: tuple[str, ...]) -> KeyPath:
+    def _inside(self, keys: Sequence[str]) -> KeyPath:
         """The path of a header, which goes through the last table of each list."""
         path: KeyPath = ()
         for key in keys:
@@ -88,76 +84,62 @@ class _Scanner:
         return path
 
     def _pair(self, table: KeyPath) -> None:
-        here = self._here()
-        path = table
+        start, path = self._at, table
         for key in self._keys():
             path = (*path, key)
-            self.lines.setdefault(path, here)
-        if not self._next("="):
-            raise _Lost
-        self._skip(_SPACE)
+            self._here(path, start)
+        self._need("=")
+        self._take(_SPACE)
         self._value(path)
 
-    def _keys(self) -> tuple[str, ...]:
-        keys = []
-        while True:
-            self._skip(_SPACE)
-            keys.append(self._key())
-            self._skip(_SPACE)
-            if not self._next("."):
-                return tuple(keys)
-
-    def _key(self) -> str:
-        if found := _BARE.match(self._text, self._at):
-            self._at = found.end()
-            return found[0]
-        for pattern in _TEXTS[2:]:
-            if found := pattern.match(self._text, self._at):
-                self._at = found.end()
-                return str(tomllib.loads(f"k = {found[0]}")["k"])
-        raise _Lost
+    def _keys(self) -> list[str]:
+        keys: list[str] = []
+        while not keys or self._next("."):
+            self._take(_SPACE)
+            if bare := self._take(_BARE):
+                keys.append(bare)
+            elif text := self._take(*_TEXTS[2:]):
+                keys.append(str(tomllib.loads(f"k = {text}")["k"]))
+            else:
+                raise _Lost
+            self._take(_SPACE)
+        return keys
 
     def _value(self, path: KeyPath) -> None:
-        if self._next("["):
-            self._items(path)
-        elif self._next("{"):
-            self._skip(_BLANK)
-            while not self._next("}"):
-                self._pair(path)
-                self._skip(_BLANK)
+        """A list, a table on a line, or one value."""
+        if end := "]" if self._next("[") else "}" if self._next("{") else "":
+            place = 0
+            self._take(_BLANK)
+            while not self._next(end):
+                if end == "]":
+                    self._here((*path, place))
+                    self._value((*path, place))
+                else:
+                    self._pair(path)
+                self._take(_BLANK)
                 if self._next(","):
-                    self._skip(_BLANK)
-        else:
-            for pattern in (*_TEXTS, _WORD):
-                if found := pattern.match(self._text, self._at):
-                    self._at = found.end()
-                    return
+                    self._take(_BLANK)
+                place += 1
+        elif self._take(*_TEXTS, _WORD) is None:
             raise _Lost
 
-    def _items(self, path: KeyPath) -> None:
-        place = 0
-        self._skip(_BLANK)
-        while not self._next("]"):
-            self.lines[*path, place] = self._here()
-            self._value((*path, place))
-            self._skip(_BLANK)
-            if self._next(","):
-                self._skip(_BLANK)
-            place += 1
-
-    def _skip(self, pattern: re.Pattern[str]) -> None:
-        found = pattern.match(self._text, self._at)
-        assert found is not None
-        self._at = found.end()
+    def _take(self, *patterns: re.Pattern[str]) -> str | None:
+        """What stands here by the first pattern that fits."""
+        for pattern in patterns:
+            if found := pattern.match(self._text, self._at):
+                self._at = found.end()
+                return found[0]
+        return None
 
     def _next(self, mark: str) -> bool:
-        if not self._text.startswith(mark, self._at):
-            return False
-        self._at += len(mark)
-        return True
+        found = self._text.startswith(mark, self._at)
+        self._at += len(mark) if found else 0
+        return found
 
-    def _here(self) -> int:
-        """The line that is reached; text is counted once."""
-        self._line += self._text.count("\n", self._counted, self._at)
-        self._counted = self._at
-        return self._line
+    def _need(self, mark: str) -> None:
+        if not self._next(mark):
+            raise _Lost
+
+    def _here(self, path: KeyPath, at: int | None = None) -> None:
+        """Note the line of a path, which is where it stands first."""
+        self.lines.setdefault(path, bisect_left(self._ends, self._at if at is None else at) + 1)
