@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from colonnade.crypto.ranges.commitments import BitChecker
-from colonnade.crypto.ranges.party import ANSWER, CHALLENGE, OPENING, PROMISE, ROUNDS, SEAL, ProvenParty
+from colonnade.crypto.ranges.party import ANSWER, CHALLENGE, OPENING, PROMISE, ROUNDS, SEAL, ProvenParty, proven_kind
 from colonnade.crypto.ranges.proof import KeysHeld
 from colonnade.crypto.ranges.statements import RandomMasks
 from colonnade.data.table import table_from
@@ -113,6 +113,24 @@ def test_under_one_plan_the_release_is_the_same_with_and_without_proofs() -> Non
         assert (one.values == other.values).all()
 
 
+def test_compiled_loops_say_the_same() -> None:
+    pytest.importorskip("numba", reason="the extra fast is not installed")
+    from colonnade.crypto.lattice.compiled import CompiledParty
+
+    said = []
+    for kinds in ({}, dict.fromkeys(("p0", "p1"), proven_kind(CompiledParty))):
+        session = proven_session(kinds)
+        session.run()
+        said.append(session.seen)
+    assert said[0] == said[1]
+
+
+def test_gaussian_noise_and_narrower_releases_are_proved_alike() -> None:
+    session = proven_session(changes={"proofs": "required", "delta": 1e-6, "release": "label"}, parties=3)
+    session.run()
+    assert session.release is not None and session.session.proved
+
+
 # A party that deviates.
 
 
@@ -147,7 +165,7 @@ def test_words_that_are_not_made_of_bounded_numbers_are_refused(
 ) -> None:
     told = refused(proven_session({cheat: kind}, seed=seed), "made of numbers within their bounds")
     partner = "p1" if cheat == "p0" else "p0"
-    assert told.startswith(f"party {partner} refuses {cheat} in round {ANSWER}: ")
+    assert told.startswith(f"party {partner} refuses {cheat} in round {ANSWER}, by what came in its name: ")
 
 
 def test_two_sealed_levels_of_a_record_are_refused() -> None:
@@ -158,7 +176,7 @@ def test_two_sealed_levels_of_a_record_are_refused() -> None:
 
 
 def test_another_answer_than_the_one_that_was_bound_is_refused() -> None:
-    refused(proven_session({"p0": OtherAnswer}), "must be as it was sent|whose digest came", ProtocolError)
+    refused(proven_session({"p0": OtherAnswer}), "must be as it was sent|must have the digest", ProtocolError)
 
 
 def test_other_words_to_one_of_two_partners_are_refused_and_nobody_is_named() -> None:

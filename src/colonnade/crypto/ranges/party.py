@@ -243,8 +243,13 @@ class ProvenParty(PartyProduct):
         except MessageError as error:
             if round in (SEAL, MULTIPLY, CHALLENGE):
                 raise
-            raise ProofError(f"party {self._name} refuses {sender} in round {round}: {error}") from None
+            raise self._refusal(peer, round, str(error)) from None
         self._taken[round][peer] += 1
+
+    def _refusal(self, peer: int, round: str, why: str) -> ProofError:
+        """Whoever carries messages may have altered them: signatures, and audits, say whose they were."""
+        sender = self._spec.parties[peer]
+        return ProofError(f"party {self._name} refuses {sender} in round {round}, by what came in its name: {why}")
 
     def _step(self, steps: dict[int, Any], peer: int, kind: type[S]) -> S:
         found = steps.get(peer)
@@ -335,8 +340,7 @@ class ProvenParty(PartyProduct):
         words.update(payload)
         last = self._taken[MULTIPLY][peer] + 1 == self._expected[MULTIPLY][peer]
         if last and words.digest() != self._told[peer]:
-            told = "the answer whose digest came with its committed bits, got another"
-            raise ProofError(f"party {self._name} refuses {self._spec.parties[peer]} in round {MULTIPLY}: needs {told}")
+            raise self._refusal(peer, MULTIPLY, "an answer must have the digest that came with its bits, got another")
 
     def _hear(self, peer: int, place: ParcelPlace, planes: Planes) -> None:
         """Words of a partner, which its proof is about."""
