@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
-from colonnade.analysis.shrinkage import Deviations, Shrunk, bounded_mean, shrink
+from colonnade.analysis.shrinkage import EVEN, Deviations, Shrunk, bounded_mean, shrink
 from colonnade.mechanism.moments import Encoding, Floats, Layout, Moments, Role
 from colonnade.numerics.fitting import fit_margins, onto_simplex
 from colonnade.numerics.spectra import diagonal, eigenvalues, positive_part
@@ -282,7 +282,7 @@ def _feature_blocks(work: _Work) -> None:
         ceiling = np.outer(variances[rows], variances[columns])
         deviation = _recompose(work, i, j) - _base(work, rows, columns)
         blocks.append(Deviations(deviation, ceiling, moments.std[rows, columns] ** 2 * freedom + 1e-12, freedom))
-    for (i, j), shrunk in zip(pairs, shrink(blocks), strict=True):
+    for (i, j), shrunk in zip(pairs, shrink(blocks, EVEN), strict=True):
         _put_shrunk(work, i, j, shrunk)
 
 

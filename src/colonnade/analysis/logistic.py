@@ -119,7 +119,7 @@ def log_odds(equations: NoisyEquations, start: Fit, share: float, records: Float
         return LogOdds(float(logit(share)), start, law.evidence(start.weights, 0.0, 0.0))
     scale = _scale(equations, start, share)
     (prior,) = prior_shapes(equations.possible_gram, equations.groups, equations.ordered, SHAPES)
-    root = symmetric_root(prior) * (start.spread * scale)
+    root = symmetric_root(equations.scaled(prior, start.scales)) * (start.spread * scale)
     u: Floats = np.linalg.lstsq(root, start.weights * scale, rcond=NEGLIGIBLE)[0].astype(np.float64)
     for _ in range(ROUNDS):
         rest = law.linearise(root @ u)

@@ -3,7 +3,7 @@
 C is the covariance of the features and c their covariance with the target, per record, both seen with noise of known
 variance. With w ~ N(0, t^2 P) the right-hand side is
 
-    c = C w + e,   Var e = s^2 C / n (sampling) + diag(a) (noise on c) + diag(V w^2) (noise on C, times w)
+    c = C w + e,   Var e = s^2 C / n (sampling) + diag(a) (noise on c) + N(ww') (noise on C, times w)
 
 and w is its posterior mean, averaged over t and P by the likelihood that each gives to c (every order of magnitude of
 t counts the same beforehand). Nothing is tuned: the noise is known, and when it drowns the signal the small t, which
@@ -13,6 +13,9 @@ the target's whole variance: then the noise that the fit lets in adds at most a 
 P is one of two: equal weights (ridge in the units of the encoding), or the inverse root of each attribute's own
 covariance, half way to equal explained variance (Zellner's g-prior), under which rare levels may weigh more, but not
 without limit. Half of the variance of an ordered attribute's weights (bins of a number) is shared by its neighbours.
+
+Where C has noise, attribute g has s_g^2 P_g in the place of P_g: its scale s_g, at most 1, is found by evidence given
+the others' and t, and their distribution is shared by all. A column that tells little then adds little noise.
 """
 
 from __future__ import annotations
@@ -22,12 +25,20 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from colonnade.analysis.marginal_fit import Separate, separate_weights
 from colonnade.foundation.proven import proven
 from colonnade.mechanism.moments import Distribution, Floats
 from colonnade.numerics.fitting import bisect
-from colonnade.numerics.spectra import eigenvalues, joint_eigen, positive_part, solve_usable, usable_power
+from colonnade.numerics.spectra import (
+    eigenvalues,
+    joint_eigen,
+    positive_part,
+    solve_usable,
+    symmetric_root,
+    usable_power,
+)
 
 SPREADS = np.geomspace(1e-5, 1e3, 321)
 """Grid of t, and t = 0 besides."""
@@ -35,6 +46,11 @@ POWERS = (0.0, 0.5)
 """P is an attribute's own covariance to minus these."""
 ROUNDS = 6
 """Rounds of w -> noise of C w -> w."""
+SCALES = np.array([0.06, 0.12, 0.25, 0.5, 1.0])
+"""Of an attribute's weights, relative to the widest. From 0 on, a column that tells a little is left out: diamonds' AUC
+fell by .0027 for .0010."""
+EVEN = 1.0
+"""So many attributes more, spread evenly over the scales, keep the distribution of few from collapsing."""
 LONGER = 0.02
 """The part by which c is made longer to see how t follows it."""
 NEGLIGIBLE = 1e-9
@@ -50,6 +66,8 @@ class Fit:
     weights: Floats
     spread: float
     freedom: float
+    scales: Floats | None = None
+    """By attribute the root mean square of its scale, where attributes have scales of their own."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +136,26 @@ class NoisyEquations:
         """C without what a guess of unreleased products makes negative: a covariance of noise."""
         return positive_part(self.gram)
 
+    @cached_property
+    def member(self) -> NDArray[np.intp]:
+        """The attribute of each column, counted from 0."""
+        return np.unique(np.asarray(self.groups, dtype=np.intp), return_inverse=True)[1]
+
+    @property
+    def members(self) -> list[NDArray[np.intp]]:
+        """The columns of each attribute."""
+        return [np.flatnonzero(self.member == g) for g in range(self.member.max() + 1)]
+
+    def carried(self, products: Floats) -> Floats:
+        """Covariance of the noise on C times w, of the products ww': entries jk and kj of C are one, with one noise."""
+        shared = self.gram_noise * products
+        np.fill_diagonal(shared, self.gram_noise @ np.diag(products))
+        return shared
+
+    def scaled(self, prior: Floats, scales: Floats | None) -> Floats:
+        """A prior shape with each attribute's weights at its scale."""
+        return prior if scales is None else prior * np.outer(scales[self.member], scales[self.member])
+
     @property
     def separate(self) -> bool:
         """Whether nothing ties the weights together: C is diagonal and known."""
@@ -138,16 +176,52 @@ def posterior(equations: NoisyEquations, powers: Sequence[float] = POWERS) -> Fi
         known = np.diag(gram), right, equations.right_noise, equations.residual, equations.explainable, equations.law
         return Fit(*separate_weights(Separate(*known)))
     priors = prior_shapes(equations.possible_gram, equations.groups, equations.ordered, powers)
+    alike = _Scales(np.ones(equations.member.max() + 1), np.full(SCALES.size, 1.0 / SCALES.size))
+    products, scales = np.zeros_like(gram), [alike for _ in priors]
+    if not equations.gram_noise.any():
+        return _average([_posteriors(equations, prior, np.diag(equations.right_noise)) for prior in priors])
     fit = Fit(np.zeros_like(right), 0.0, 0.0)
-    squares = np.zeros_like(right)
     for _ in range(ROUNDS):
-        noise = equations.right_noise + equations.gram_noise @ squares
-        fit = _average([_posteriors(equations, prior, noise) for prior in priors])
-        if not equations.gram_noise.any():
-            break
+        noise = np.diag(equations.right_noise) + equations.carried(products)
+        if alike.roots.size > 1:
+            scales = [_scales(equations, prior, noise, own) for prior, own in zip(priors, scales, strict=True)]
+        shapes = [equations.scaled(prior, own.roots) for prior, own in zip(priors, scales, strict=True)]
+        fit = _average([_posteriors(equations, shape, noise) for shape in shapes], [own.roots for own in scales])
         # Half a step: a whole one may swing between too large and too small weights.
-        squares = 0.5 * (squares + fit.weights**2)
+        products = 0.5 * (products + np.outer(fit.weights, fit.weights))
     return fit
+
+
+@dataclass(frozen=True)
+class _Scales:
+    """Of each attribute the root mean square of its scale, and how likely each scale is for all."""
+
+    roots: Floats
+    law: Floats
+
+
+def _scales(equations: NoisyEquations, prior: Floats, noise: Floats, found: _Scales) -> _Scales:
+    """t by the scales, then each scale by t and the others, in turn, and the distribution that they have in common."""
+    case = _posteriors(equations, equations.scaled(prior, found.roots), noise)
+    chance = np.exp(case.evidence - case.evidence.max())
+    t, squares = float(np.sqrt(chance @ case.spreads**2 / chance.sum())), found.roots**2
+    parts = [t * equations.gram[:, own] @ symmetric_root(prior[np.ix_(own, own)]) for own in equations.members]
+    whole = _with_floor(equations.residual * equations.sampled + noise)
+    whole = whole + sum(square * part @ part.T for square, part in zip(squares, parts, strict=True))
+    common = np.full(SCALES.size, EVEN / SCALES.size)
+    for g, part in enumerate(parts):
+        others = whole - squares[g] * part @ part.T
+        seen = np.linalg.solve(others, np.column_stack([part, equations.right]))
+        values, vectors = np.linalg.eigh(part.T @ seen[:, :-1])
+        told = vectors.T @ (part.T @ seen[:, -1])
+        total = 1.0 + SCALES[:, None] ** 2 * np.maximum(values, 0.0)
+        evidence = 0.5 * (SCALES[:, None] ** 2 * told**2 / total - np.log(total)).sum(axis=1)
+        likely = found.law * np.exp(evidence - evidence.max())
+        likely /= likely.sum()
+        common += likely
+        squares[g] = float(likely @ SCALES**2)
+        whole = others + squares[g] * part @ part.T
+    return _Scales(np.sqrt(squares), common / common.sum())
 
 
 def followed_noise(equations: NoisyEquations, fit: Fit) -> float:
@@ -160,7 +234,7 @@ def followed_noise(equations: NoisyEquations, fit: Fit) -> float:
     if not shapes or found <= 0:
         return 0.0
     base = _noise_of(equations, fit.weights)
-    mapped = shapes[0] @ equations.gram
+    mapped = equations.scaled(shapes[0], fit.scales) @ equations.gram
     values, vectors = joint_eigen(equations.gram @ mapped, base)
     back = mapped @ vectors
     shrunk = SPREADS[:, None] ** 2 / (1.0 + SPREADS[:, None] ** 2 * np.maximum(values, 0.0))
@@ -182,8 +256,12 @@ def chosen_spread(equations: NoisyEquations, fit: Fit, powers: Sequence[float]) 
 
 def _noise_of(equations: NoisyEquations, weights: Floats) -> Floats:
     """Covariance of sampling and noise on c - C w."""
-    noise = equations.right_noise + equations.gram_noise @ weights**2
-    base = equations.residual * equations.sampled + np.diag(noise)
+    noise = np.diag(equations.right_noise) + equations.carried(np.outer(weights, weights))
+    return _with_floor(equations.residual * equations.sampled + noise)
+
+
+def _with_floor(base: Floats) -> Floats:
+    """The covariance with a floor: numbers are per record and of order 1, and what is below it is rounding."""
     result: Floats = base + max(NEGLIGIBLE * float(np.trace(base)) / len(base), FLOOR) * np.eye(len(base))
     return result
 
@@ -233,11 +311,9 @@ class _Posteriors:
 def _posteriors(equations: NoisyEquations, prior: Floats, noise: Floats) -> _Posteriors:
     """t^2 P C (t^2 C P C + sampling + noise)^-1 c for every t under which no more is explained than there is."""
     gram = equations.gram
-    base = equations.residual * equations.sampled + np.diag(noise)
-    # Numbers are per record and of order 1: what is below the floor is rounding.
-    floor = max(NEGLIGIBLE * float(np.trace(base)) / len(base), FLOOR)
+    base = _with_floor(equations.residual * equations.sampled + noise)
     mapped = prior @ gram
-    values, vectors = joint_eigen(gram @ mapped, base + floor * np.eye(len(base)))
+    values, vectors = joint_eigen(gram @ mapped, base)
     rotated = vectors.T @ equations.right
     widest = np.sqrt(equations.explainable / max(float((prior * gram).sum()), FLOOR))
     spreads = np.concatenate([[0.0], SPREADS[widest >= SPREADS]])
@@ -248,8 +324,8 @@ def _posteriors(equations: NoisyEquations, prior: Floats, noise: Floats) -> _Pos
     return _Posteriors(evidence, spreads, (1.0 - 1.0 / total).sum(axis=1), shrunk, mapped @ vectors)
 
 
-def _average(cases: Sequence[_Posteriors]) -> Fit:
-    """The mean over every P and t by their likelihood."""
+def _average(cases: Sequence[_Posteriors], scales: Sequence[Floats] = ()) -> Fit:
+    """The mean over every P and t by their likelihood; of `scales`, one for each P, the likeliest."""
     top = max(float(case.evidence.max()) for case in cases)
     chances = [np.exp(case.evidence - top) for case in cases]
     whole = sum(float(chance.sum()) for chance in chances)
@@ -259,7 +335,8 @@ def _average(cases: Sequence[_Posteriors]) -> Fit:
         weights += case.back @ (chance @ case.shrunk) / whole
         spread += float(chance @ case.spreads) / whole
         freedom += float(chance @ case.freedom) / whole
-    return Fit(weights, spread, freedom)
+    likeliest = int(np.argmax([chance.max() for chance in chances]))
+    return Fit(weights, spread, freedom, scales[likeliest] if scales else None)
 
 
 def widened(equations: NoisyEquations, fit: Fit, raw: Floats, raw_noise: Floats) -> NoisyEquations:

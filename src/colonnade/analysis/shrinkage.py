@@ -18,6 +18,8 @@ from colonnade.mechanism.moments import Floats
 CORRELATIONS = np.concatenate([[0.0], np.geomspace(1e-3, 1.0, 31)])
 """Grid of r: no association at all, then 0.001 to 1."""
 EM_STEPS = 200
+EVEN = 3.0
+"""So many blocks more, spread evenly over the grid, keep the law of few blocks from collapsing to one r."""
 
 
 @dataclass(frozen=True)
@@ -39,12 +41,12 @@ class Shrunk:
     variance: Floats
 
 
-def shrink(blocks: Sequence[Deviations]) -> list[Shrunk]:
-    """Posterior means under the law of r that explains all blocks best."""
+def shrink(blocks: Sequence[Deviations], even: float = 0.0) -> list[Shrunk]:
+    """Posterior means under the law of r that explains all blocks best, and `even` blocks spread evenly over it."""
     if not blocks:
         return []
     likelihood = np.array([_log_likelihoods(block) for block in blocks])
-    weights = _mixing_law(likelihood)
+    weights = _mixing_law(likelihood, even)
     return [_posterior(block, row + np.log(weights)) for block, row in zip(blocks, likelihood, strict=True)]
 
 
@@ -61,12 +63,14 @@ def _log_likelihoods(block: Deviations) -> Floats:
     return scores
 
 
-def _mixing_law(likelihood: Floats) -> Floats:
+def _mixing_law(likelihood: Floats, even: float) -> Floats:
     """Maximum likelihood weights of the grid, by EM; a vanishing floor keeps logarithms finite."""
-    law = np.full(likelihood.shape[1], 1.0 / likelihood.shape[1])
+    blocks, size = likelihood.shape
+    law = np.full(size, 1.0 / size)
     ratio = np.exp(likelihood - likelihood.max(axis=1, keepdims=True))
     for _ in range(EM_STEPS):
-        law = np.maximum(law * (ratio / (ratio @ law)[:, None]).mean(axis=0), 1e-12)
+        found = law * (ratio / (ratio @ law)[:, None]).sum(axis=0)
+        law = np.maximum((found + even / size) / (blocks + even), 1e-12)
     result: Floats = law / law.sum()
     return result
 
