@@ -50,7 +50,7 @@ class SharedLedger(Ledger):
         content = read_toml(path, "ledger", LARGEST, LedgerError).known(("ledger",))
         named = content.table("ledger", "[ledger]").known(("postgres", "table")).need("postgres")
         self._database = named.text("postgres")
-        self._table = named.text("table") if "table" in named else "colonnade_entries"
+        self._table = named.text("table", "colonnade_entries")
         if not TABLE.fullmatch(self._table):
             raise LedgerError(f"table of {path.name} must be letters, digits and _, all small, got {self._table!r}")
         if find_spec("psycopg") is None:

@@ -23,7 +23,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from colonnade.consent.ledger import open_ledger
+from colonnade.consent.ledger import Ledger, open_ledger
 from colonnade.flare.process import dead
 from colonnade.flare.status import look, unfinished
 from colonnade.foundation.errors import ColonnadeError, StudyError
@@ -99,9 +99,8 @@ class Monitor(Collector):
     def ready(self) -> dict[str, Any]:
         """Whether it can take part in a session that begins now."""
         with suppress(ColonnadeError, OSError):
-            source = self.site.source if self.site.role == PARTY else None
-            if source is not None and source.ledger is not None:
-                open_ledger(source.ledger).try_to_write()
+            if book := self._ledger():
+                book.try_to_write()
             return self._told(self._flaws(), "server", "disk", "certificate", "clock")
         return self._told({"ledger": True, **self._flaws()}, "server", "disk", "certificate", "clock", "ledger")
 
@@ -142,15 +141,18 @@ class Monitor(Collector):
     def _budget(self) -> Iterator[GaugeMetricFamily]:
         """What the party's own ledger says; nothing at the server, or where the ledger cannot be read now."""
         with suppress(ColonnadeError, OSError):
-            source = self.site.source if self.site.role == PARTY else None
-            if source is None or source.ledger is None:
+            if not (book := self._ledger()):
                 return
-            policy, accounts = self.site.policy(), open_ledger(source.ledger).accounts()
+            policy, accounts = self.site.policy(), book.accounts()
             spent = max((account.spent.epsilon for account in accounts), default=0.0)
             booked = sum(account.pending for account in accounts)
             yield GaugeMetricFamily("colonnade_epsilon_spent", "What the most spent data set has spent.", spent)
             yield GaugeMetricFamily("colonnade_epsilon_cap", "The most that may be spent.", policy.cap.epsilon)
             yield GaugeMetricFamily("colonnade_sessions_booked", "Booked and not settled yet.", booked)
+
+    def _ledger(self) -> Ledger | None:
+        source = self.site.source if self.site.role == PARTY else None
+        return None if source is None or source.ledger is None else open_ledger(source.ledger)
 
     def _free(self) -> int:
         return shutil.disk_usage(self.site.folder).free

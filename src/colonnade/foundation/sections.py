@@ -142,8 +142,8 @@ class Section:
             raise self.error(f"{where} must be a table, got {shown(value)}")
         return Section(value, where, self.error, prefix)
 
-    def text(self, key: str) -> str:
-        value = self.content[key]
+    def text(self, key: str, default: str = "") -> str:
+        value = self.content.get(key, default) if default else self.content[key]
         if not isinstance(value, str) or not value:
             raise self.error(f"{self.prefix}{key} must be a non-empty text, got {key}={shown(value)}")
         return require_name(f"{self.prefix}{key}", value, self.error, LONGEST_TEXT)

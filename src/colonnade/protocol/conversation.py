@@ -110,19 +110,7 @@ def _rows(
 
 
 P, E = PartyState, Event
-_LIVE = (
-    P.NEW,
-    P.ENTERED,
-    P.READY,
-    P.ALIGNING,
-    P.MATCHED,
-    P.JOINED,
-    P.ACCEPTED,
-    P.FIXED,
-    P.KEPT,
-    P.WITHDRAWN,
-    P.SUBMITTED,
-)
+_LIVE = tuple(P)[: tuple(P).index(P.RELEASED)]
 PARTY_ROWS: tuple[Transition[PartyState], ...] = (
     Transition(P.NEW, E.START, P.ENTERED, "HELLO", "judge the public terms; which sessions are unsettled"),
     Transition(P.ENTERED, E.WELCOME, P.READY, "READY", "settle these; read the data; foresee refusals"),
@@ -164,7 +152,7 @@ PARTY_ROWS: tuple[Transition[PartyState], ...] = (
     *_rows((P.RELEASED,), (E.ERROR,), P.ENDED, "REFUSE"),
 )
 V = ServerState
-_OPEN = (V.GATHERING, V.ALIGNING, V.JOINING, V.ASKING, V.RUNNING, V.SUBMITTING)
+_OPEN = tuple(V)[: tuple(V).index(V.HALTING)]
 SERVER_ROWS: tuple[Transition[ServerState], ...] = (
     *_rows((V.GATHERING,), (E.HELLO,), None, "WELCOME", "what became of earlier sessions"),
     Transition(V.GATHERING, E.LAST_HELLO, V.SUBMITTING, "RESUME to all", "that nothing of it was opened"),

@@ -73,25 +73,13 @@ FIT = SessionKind(
 class FitRecords(Records, Protocol):
     """A party's data."""
 
-    def take(self, rows: Rows) -> FitRecords:
-        """These records, in this order."""
-        ...
-
-    def digest(self) -> bytes:
-        """Of all values, in their order."""
-        ...
-
     def encode(self, layout: Layout, grid: Grid, coins: bytes, workers: Workers = ...) -> IntegerColumns:
         """The session's coordinates on its grid, rounded by coins, as integer columns in layout order."""
         ...
 
 
-class Planner(Protocol):
-    """Computes a plan from public terms, as `session_plan.plan_session` does."""
-
-    def __call__(self, agreement: Agreement, rows: int, identity: bytes) -> SessionPlan: ...
-
-
+Planner = Callable[[Agreement, int, bytes], SessionPlan]
+"""Computes a plan from public terms, n and the session's id, as `session_plan.plan_session` does."""
 ProductFactory = Callable[[SessionPlan, Workers], type[PartyProduct]]
 """Chooses the party's side of a session's product."""
 Show = Callable[[SessionPlan], None]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -55,18 +55,6 @@ PREDICT = SessionKind(
 )
 
 
-class ScoreRecords(Records, Protocol):
-    """Records to be scored."""
-
-    def take(self, rows: Rows) -> ScoreRecords:
-        """These records, in this order."""
-        ...
-
-    def digest(self) -> bytes:
-        """Of all values, in their order."""
-        ...
-
-
 @dataclass(frozen=True)
 class OpenedScores:
     """What the receiver holds at the end: a score, or a row of scores, for each of these rows of its own table."""
@@ -101,7 +89,7 @@ class PredictParty(PartyTask):
     name: str
     prediction: Prediction
     alignment: str
-    source: Callable[[], ScoreRecords]
+    source: Callable[[], Records]
     part_of: Callable[[Any], Floats]
     """This party's part of every score, of its own records: a row for each of them where there are several scores."""
     guard: Guard

@@ -152,6 +152,14 @@ class Records(Protocol):
         """What the party alone should know of how they were read."""
         ...
 
+    def take(self, rows: Rows) -> Any:
+        """These records, in this order."""
+        ...
+
+    def digest(self) -> bytes:
+        """Of all values, in their order."""
+        ...
+
 
 @dataclass(frozen=True)
 class SessionContext:

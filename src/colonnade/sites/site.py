@@ -67,7 +67,7 @@ class Site:
 
     @property
     def releases(self) -> Path:
-        return self.folder / (self.content.text("releases") if "releases" in self.content else "releases")
+        return self.folder / (self.content.text("releases", "releases"))
 
     @property
     def scores(self) -> Path:
@@ -81,8 +81,7 @@ class Site:
     @property
     def evidence_key(self) -> Path:
         """The file with the key of the secrets there; one that lies beside them protects nothing."""
-        named = self.content.text("evidence_key") if "evidence_key" in self.content else "evidence.key"
-        return self.folder / local_path(named)
+        return self.folder / local_path(self.content.text("evidence_key", "evidence.key"))
 
     @property
     def signing_agent(self) -> str | None:
@@ -135,8 +134,7 @@ class Site:
         """Who does this party's block work: by default a thread for each core of its machine."""
         count = int(self.content.number("workers", 0.0)) if "workers" in self.content else None
         cluster = self.content.text("cluster") if "cluster" in self.content else None
-        device = self.content.text("device") if "device" in self.content else "cpu"
-        return open_workers(count, cluster, device)
+        return open_workers(count, cluster, self.content.text("device", "cpu"))
 
     def table(self, workers: Workers = HERE) -> Table:
         columns = self.study.agreement.schema.parties[self.party]
