@@ -34,6 +34,7 @@ PAGES = {
         "uncertainty",
     ),
     "synthesis": "synthesis",
+    "wide_adult": "speed",
     **dict.fromkeys(("order", "polynomial"), "interactions"),
     **dict.fromkeys(
         ("whole", "product", "overhead", "alignment", "owners", "device", "scale", "sources", "wide_area"), "speed"
