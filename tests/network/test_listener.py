@@ -125,6 +125,30 @@ def reachable(folder: Path, name: str) -> str:
     return probe(folder, name, *server_address(folder), seconds=5.0)
 
 
+def test_a_flood_from_one_address_keeps_no_other_from_its_handshake(sites: Path, port: tuple[int, Monitor]) -> None:
+    """A party far away has begun its handshake; then twice as many connect, and are silent, as may wait at once."""
+    start = sites / "bank" / "startup"
+    context = ssl.create_default_context(cafile=str(start / "rootCA.pem"))
+    context.check_hostname = False
+    context.load_cert_chain(start / "client.crt", start / "client.key")
+    inward, outward = ssl.MemoryBIO(), ssl.MemoryBIO()
+    made = context.wrap_bio(inward, outward)
+    with socket.create_connection((LOOPBACK, port[0]), 5) as line:
+        with pytest.raises(ssl.SSLWantReadError):
+            made.do_handshake()
+        line.sendall(outward.read())
+        flood = [socket.create_connection((LOOPBACK, port[0]), 5, ("127.0.0.2", 0)) for _ in range(2 * UNPROVEN)]
+        until(lambda: flood[0].recv(1) == b"")
+        inward.write(line.recv(1 << 16))
+        made.do_handshake()
+        line.sendall(outward.read())
+        made.write(HEAD.pack(HEAD.size, 0, 1, 0, 0, 0, 0, 0))
+        line.sendall(outward.read())
+        until(lambda: port[1].states)
+    for each in flood:
+        each.close()
+
+
 @pytest.mark.parametrize("first", [b"", hello()], ids=["silent", "a ClientHello"])
 def test_connections_that_do_not_go_on_hold_nobody_up(sites: Path, port: tuple[int, Monitor], first: bytes) -> None:
     lines = [socket.create_connection((LOOPBACK, port[0]), 5) for _ in range(8)]

@@ -1,8 +1,9 @@
 """The driver of every line between sites: the engine's own wire, on which nobody can hold up the others.
 
 The engine's driver wraps the socket that listens in TLS, so that `accept` does the whole handshake: one connection that
-says nothing stops it for everybody. Here each handshake has a thread and a deadline, the eldest of those that have not
-shown a certificate makes room where too many wait, and a frame above what a session can need is refused by its head.
+says nothing stops it for everybody. Here each handshake has a thread and a deadline, the eldest of the busiest address
+makes room where too many wait without having shown a certificate, and a frame above what a session can need is refused
+by its head.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import logging
 import socket
 import ssl
 import threading
+from collections import Counter
 from pathlib import Path
 from socketserver import BaseRequestHandler, ThreadingTCPServer
 from typing import Any
@@ -66,7 +68,8 @@ class Port(ThreadingTCPServer):
 
     def __init__(self, driver: BoundedDriver, params: dict[str, Any]) -> None:
         self._driver, self._lock = driver, threading.Lock()
-        self._unproven: dict[ssl.SSLSocket, None] = {}
+        self._unproven: dict[ssl.SSLSocket, str] = {}
+        """Connections without a certificate yet, the eldest first, and whence they come."""
         self._context = _context(params, True)
         super().__init__((params[DriverParams.HOST.value], int(params[DriverParams.PORT.value])), BaseRequestHandler)
         refuse_revoked(Path(params[DriverParams.CA_CERT.value]).parent.parent, self._context)
@@ -74,9 +77,11 @@ class Port(ThreadingTCPServer):
     def process_request(self, request: Any, client_address: Any) -> None:
         line = self._context.wrap_socket(request, server_side=True, do_handshake_on_connect=False)
         with self._lock:
-            self._unproven[line] = None
-            eldest = next(iter(self._unproven))
+            self._unproven[line] = client_address[0]
             if crowded := len(self._unproven) > UNPROVEN:
+                # Whoever floods the port from one address makes room for others itself.
+                (most, _), *_ = Counter(self._unproven.values()).most_common(1)
+                eldest = next(each for each, host in self._unproven.items() if host == most)
                 del self._unproven[eldest]
         if crowded:
             self._hang_up(eldest)
