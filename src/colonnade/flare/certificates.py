@@ -193,7 +193,7 @@ def probe(
     except TimeoutError:
         return f"{place} takes connections and does not shake hands within {seconds:.0f} s"
     except (ssl.SSLEOFError, ConnectionError):
-        return f"{place} takes connections and closes them before a handshake: something that is not the server answers"
+        return f"{place} takes connections and closes them before a handshake: it is crowded, or not the server"
     except ssl.SSLError as error:
         if "ALERT" in str(error.reason):
             raise PolicyError(f"the server refuses the certificate of {name}") from None

@@ -1,9 +1,9 @@
 """The driver of every line between sites: the engine's own wire, on which nobody can hold up the others.
 
 The engine's driver wraps the socket that listens in TLS, so that `accept` does the whole handshake: one connection that
-says nothing stops it for everybody. Here each handshake has a thread and a deadline, the eldest of the busiest address
-makes room where too many wait without having shown a certificate, and a frame above what a session can need is refused
-by its head.
+says nothing stops it for everybody. Here each handshake has a thread and a deadline, one of the busiest address makes
+room where too many wait without having shown a certificate, and a frame above what a session can need is refused by
+its head.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from nvflare.fuel.f3.drivers.tcp_driver import TcpDriver
 from nvflare.fuel.f3.sfm.prefix import PREFIX_LEN, Prefix
 
 from colonnade.flare.certificates import refuse_revoked
+from colonnade.foundation.randomness import Randomness
 from colonnade.protocol.messages import LARGEST
 
 HANDSHAKE_SECONDS = 10.0  # whoever connects and says nothing holds a thread so long at most
@@ -67,9 +68,9 @@ class Port(ThreadingTCPServer):
     request_queue_size = WAITING
 
     def __init__(self, driver: BoundedDriver, params: dict[str, Any]) -> None:
-        self._driver, self._lock = driver, threading.Lock()
+        self._driver, self._lock, self._lots = driver, threading.Lock(), Randomness()
         self._unproven: dict[ssl.SSLSocket, str] = {}
-        """Connections without a certificate yet, the eldest first, and whence they come."""
+        """Connections without a certificate yet, and whence they come."""
         self._context = _context(params, True)
         super().__init__((params[DriverParams.HOST.value], int(params[DriverParams.PORT.value])), BaseRequestHandler)
         refuse_revoked(Path(params[DriverParams.CA_CERT.value]).parent.parent, self._context)
@@ -79,19 +80,29 @@ class Port(ThreadingTCPServer):
         with self._lock:
             self._unproven[line] = client_address[0]
             if crowded := len(self._unproven) > UNPROVEN:
-                # Whoever floods the port from one address makes room for others itself.
-                (most, _), *_ = Counter(self._unproven.values()).most_common(1)
-                eldest = next(each for each, host in self._unproven.items() if host == most)
-                del self._unproven[eldest]
+                dropped = self._draw()
+                del self._unproven[dropped]
         if crowded:
-            self._hang_up(eldest)
+            self._hang_up(dropped)
         super().process_request(line, client_address)
+
+    def _draw(self) -> ssl.SSLSocket:
+        """One that makes room: of the busiest address, so that whoever floods the port from one harms itself."""
+        # By lot: behind a proxy, or under a flood from many addresses, the eldest would be whoever is far away.
+        counts = Counter(self._unproven.values())
+        most = max(counts.values())
+        lines = [line for line, host in self._unproven.items() if counts[host] == most]
+        return lines[int.from_bytes(self._lots.bytes(8), "big") % len(lines)]
 
     def finish_request(self, request: Any, client_address: Any) -> None:
         try:
             # The deadline is the whole handshake's, not each byte's.
             request.settimeout(HANDSHAKE_SECONDS)
-            request.do_handshake()
+            try:
+                request.do_handshake()
+            finally:
+                with self._lock:
+                    self._unproven.pop(request, None)
             # Who connects speaks first. Who only tried whether we shake hands is no news for the engine and its log.
             if not (first := request.recv(1)):
                 return
@@ -99,9 +110,6 @@ class Port(ThreadingTCPServer):
         except (OSError, ValueError) as error:
             log.info("no handshake with %s: %s", client_address, error)
             return
-        finally:
-            with self._lock:
-                self._unproven.pop(request, None)
         self._driver.talk(request, first)
 
     @staticmethod
