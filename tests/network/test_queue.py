@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from colonnade.flare.certificates import Address
 from colonnade.flare.coordinator import NotReached
 from colonnade.flare.deploy import deploy_add, deploy_new
 from colonnade.flare.queue import DONE, FAILED, RUNNING, WAITING, SessionQueue, work_queue
-from colonnade.foundation.errors import ProtocolError, StudyError
+from colonnade.foundation.errors import ProtocolError, StoppedError, StudyError
 from colonnade.sites.prediction_request import PredictRecipe
 from colonnade.sites.recipes import FitRecipe
 from colonnade.sites.site import PARTY, SERVER, Site, find_site, read_sites
@@ -214,6 +215,39 @@ def test_a_coordinator_that_died_goes_on_with_what_was_begun(coordinator: Path, 
     work(coordinator)
     assert engine.resumed == ["00000000-job"] * 2, "followed, once the server is back, and not asked for again"
     assert states(coordinator) == [DONE, DONE] and len(engine.ran) == 2
+
+
+@pytest.mark.parametrize("write", [1, 2])
+def test_a_schedule_outlives_the_death_of_its_worker(
+    coordinator: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch, write: int
+) -> None:
+    """Killed behind each of the two writes of a session: the next turn is not forgotten, and comes once."""
+    SessionQueue(coordinator).add(due=datetime.now(UTC) - timedelta(hours=1), hours=24)
+    left = iter(range(write, -10, -1))
+    real = SessionQueue._changing
+
+    @contextmanager
+    def changing(queue: SessionQueue) -> Iterator[list[Any]]:
+        with real(queue) as entries:
+            yield entries
+        if next(left) == 1:
+            raise Killed
+
+    monkeypatch.setattr(SessionQueue, "_changing", changing)
+    with pytest.raises(Killed):
+        work(coordinator)
+    queue = SessionQueue(coordinator)
+    if (entry := queue.next_due()) is not None:
+        assert module._work(queue, entry, lambda told: None)
+    assert states(coordinator) == [DONE, WAITING] and queue.entries()[-1].hours == 24
+
+
+def test_whoever_stops_a_session_keeps_its_schedule(coordinator: Path, engine: Engine) -> None:
+    SessionQueue(coordinator).add(due=datetime.now(UTC) - timedelta(hours=1), hours=24)
+    engine.after = [StoppedError("stopped; nothing is spent")]
+    with pytest.raises(StoppedError):
+        work(coordinator)
+    assert states(coordinator) == [FAILED, WAITING] and SessionQueue(coordinator).entries()[-1].hours == 24
 
 
 def test_two_workers_are_refused(coordinator: Path, engine: Engine) -> None:

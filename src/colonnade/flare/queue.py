@@ -86,9 +86,7 @@ class SessionQueue:
         if hours < 0:
             raise StudyError(f"every must be positive, got {hours:g} hours")
         with self._changing() as entries:
-            number = 1 + max((entry.number for entry in entries), default=0)
-            entries.append(Queued(number, name, when.astimezone(UTC).isoformat(timespec="seconds"), hours))
-            return entries[-1]
+            return _append(entries, name, when, hours)
 
     def drop(self, number: int) -> None:
         """Take back a wish that waits; one that runs is ended by Ctrl-C of whoever works the queue."""
@@ -100,13 +98,19 @@ class SessionQueue:
                 raise StudyError(f"number {number} is {found[0].state}: only what waits can be dropped")
             entries.remove(found[0])
 
-    def change(self, number: int, **more: Any) -> Queued:
+    def change(self, number: int, **more: Any) -> None:
+        """An entry; where it has ended its next turn, if it has one, comes in the same write."""
         with self._changing() as entries:
-            for i, entry in enumerate(entries):
-                if entry.number == number:
-                    entries[i] = replace(entry, **more)
-                    return entries[i]
-        raise StudyError(f"the queue has no number {number}")
+            found = [i for i, entry in enumerate(entries) if entry.number == number]
+            if not found:
+                raise StudyError(f"the queue has no number {number}")
+            entries[found[0]] = entry = replace(entries[found[0]], **more)
+            if entry.hours and entry.state in (DONE, FAILED):
+                following, now = entry.time, self._clock()
+                while following <= now:
+                    # Turns that were missed are not made up for: each would be a spend.
+                    following += timedelta(hours=entry.hours)
+                _append(entries, entry.study, following, entry.hours)
 
     def next_due(self, resting: Collection[int] = ()) -> Queued | None:
         """What was begun goes first; else the one that is due longest. What rests from a try is passed over."""
@@ -123,6 +127,12 @@ class SessionQueue:
             if not lock_alone(file):
                 raise StudyError(f"the queue of {self.folder} is being worked by another process already")
             yield
+
+
+def _append(entries: list[Queued], study: str, due: datetime, hours: float) -> Queued:
+    number = 1 + max((entry.number for entry in entries), default=0)
+    entries.append(Queued(number, study, due.astimezone(UTC).isoformat(timespec="seconds"), hours))
+    return entries[-1]
 
 
 def work_queue(queue: SessionQueue, say: Say, stop_when_empty: bool = False) -> None:
@@ -175,15 +185,9 @@ def _work(queue: SessionQueue, entry: Queued, say: Say) -> bool:
 
 
 def _settle(queue: SessionQueue, entry: Queued, state: str, told: str, release: str, say: Say) -> None:
-    """How it ended; and its next turn, if it has one."""
+    """How it ended."""
     queue.change(entry.number, state=state, told=told, release=release)
     say(f"number {entry.number}, study {entry.study}: {state}: {told}")
-    if entry.hours:
-        following, now = entry.time, datetime.now(UTC)
-        while following <= now:
-            # Turns that were missed are not made up for: each would be a spend.
-            following += timedelta(hours=entry.hours)
-        queue.add(entry.study, following, entry.hours)
 
 
 def _quiet(step: str, share: float) -> None:
