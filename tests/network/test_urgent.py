@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 from colonnade.foundation.randomness import Randomness
 from colonnade.protocol.fit import FitServer
 from colonnade.protocol.server import ServerRole
-from colonnade.transport.relay import Relay
-from colonnade.transport.wire import URGENT, Ack, Send, decode_reply, encode
+from colonnade.transport.relay import Outbox, Relay
+from colonnade.transport.wire import URGENT, Ack, Poll, Send, Timeouts, Wait, decode_reply, encode
 from tests.helpers.conversations import AGREEMENT, NAMES, PLANS
 
 
@@ -43,3 +45,25 @@ def test_urgent_messages_are_first_in_first_out() -> None:
     for left in (2, 1, 0, 0):
         relay._work()
         assert relay._urgent == left or relay.role.over
+
+
+def test_parties_that_wait_together_do_not_keep_each_other_awake() -> None:
+    """Each poll looked whether it had mail, and woke all others, which did the same: half a processor for nothing."""
+    relay = Relay(ServerRole(AnyCarrier(AGREEMENT, "none", PLANS), Randomness()), patience=Timeouts(poll=0.5))
+    for name in NAMES:
+        relay.handle(name, encode(Send(name.encode().ljust(16, b"."), 1, b"here")))
+    looked: list[str] = []
+
+    class Counted(Outbox):
+        def take(self, taken: int) -> tuple[int, bytes] | None:
+            looked.append("")
+            return super().take(taken)
+
+    for link in relay._links.values():
+        link.outbox = Counted()
+    polls = [encode(Poll(name.encode().ljust(16, b"."), 0)) for name in NAMES]
+    with ThreadPoolExecutor(len(NAMES)) as pool:
+        found = list(pool.map(relay.handle, NAMES, polls))
+    assert all(isinstance(decode_reply(reply), Wait) for reply in found)
+    # Once as it came, once as its time was over, and once for each that came behind it.
+    assert len(looked) <= len(NAMES) * (2 + len(NAMES))

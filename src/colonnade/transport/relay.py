@@ -213,6 +213,7 @@ class Relay:
 
     def _give(self, sender: str, link: Link, pull: Poll) -> Reply:
         deadline = time.monotonic() + self._patience.poll
+        arrived = link.outbox.arrived
         while True:
             if self.role.failed:
                 return self._last_word(sender, link)
@@ -223,7 +224,10 @@ class Relay:
                     return Delivery(URGENT, self.role.halt(sender).encode())
             elif (mail := link.outbox.take(pull.taken)) is not None:
                 return Delivery(*mail)
-            self._changed.notify_all()
+            # Only news wakes others: parties that wait together would else wake each other for ever.
+            if link.outbox.arrived > arrived:
+                arrived = link.outbox.arrived
+                self._changed.notify_all()
             # Behind the end nothing comes any more: whoever says that the last message arrived goes home.
             if self._ended or time.monotonic() >= deadline:
                 return Wait()
