@@ -343,6 +343,9 @@ class Relay:
                     link.outbox.put(data)
                     self.traffic.received[envelope.recipient] += len(data)
                 self._changed.notify_all()
+        with self._changed:
+            # The state is news, too, where there is nothing to send.
+            self._changed.notify_all()
 
     def _say_farewell(self) -> None:
         """Stay until parties have heard how it ended; whoever has what was opened needs no more, if nobody signs it."""
