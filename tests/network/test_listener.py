@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -79,21 +80,30 @@ def sites(deployed: Path, tmp_path: Path) -> Path:
 @pytest.fixture
 def port(sites: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[int, Monitor]]:
     """The server's port by the driver that the engine finds, as `server start` has it."""
+    number = server_address(sites / "bank")[0].port
+    with listening(sites / "server", number, monkeypatch) as monitor:
+        yield number, monitor
+
+
+@contextmanager
+def listening(folder: Path, number: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Monitor]:
+    """A site's port, with its own certificate."""
     monkeypatch.setattr("colonnade.flare.certificates.WATCH_SECONDS", 0.1)
     use_driver()
     load_comm_drivers()
     made = driver_mgr.find_driver_class("stcp")
     assert made is driver_mgr.find_driver_class("tcp") is BoundedDriver
-    start, number, monitor = sites / "server" / "startup", server_address(sites / "bank")[0].port, Monitor()
-    named = {"ca_cert": start / "rootCA.pem", "server_cert": start / "server.crt", "server_key": start / "server.key"}
-    params = {"scheme": "tcp", "host": LOOPBACK, "port": str(number), **{k: str(v) for k, v in named.items()}}
+    start, monitor = folder / "startup", Monitor()
+    side = "server" if (start / "server.crt").is_file() else "client"
+    named = {"ca_cert": "rootCA.pem", f"{side}_cert": f"{side}.crt", f"{side}_key": f"{side}.key"}
+    params = {"scheme": "tcp", "host": LOOPBACK, "port": str(number), **{k: str(start / v) for k, v in named.items()}}
     driver = made()
     driver.register_conn_monitor(monitor)
     connector = ConnectorInfo("CH1", driver, params, Mode.PASSIVE, 0, 0, False, threading.Event())
     thread = threading.Thread(target=driver.listen, args=(connector,), daemon=True)
     thread.start()
     until(lambda: driver.server is not None)
-    yield number, monitor
+    yield monitor
     driver.shutdown()
     thread.join(10)
 
@@ -252,6 +262,19 @@ def test_what_is_revoked_is_refused_by_the_port(sites: Path, port: tuple[int, Mo
 
     until(refused)
     assert reachable(sites / "town", "town") == ""
+
+
+def test_a_partys_own_port_lets_its_process_in_though_its_certificate_was_revoked(
+    sites: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or its session would not begin, and the others would wait for it: the session itself says that it was revoked."""
+    bank = sites / "bank"
+    listed = revoke_certificate(sites / "authority", (bank / "startup" / "client.crt").read_bytes())[1]
+    install_list(bank, listed)
+    number = free_port()
+    with listening(bank, number, monkeypatch) as monitor, connect(bank, number) as line:
+        line.sendall(HEAD.pack(HEAD.size, 0, 1, 0, 0, 0, 0, 0))
+        until(lambda: monitor.frames)
 
 
 def test_a_client_gives_up_on_a_port_that_does_not_shake_hands(sites: Path, monkeypatch: pytest.MonkeyPatch) -> None:
