@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -17,6 +16,7 @@ from colonnade.flare.certificates import Address
 from colonnade.flare.folder_texts import policy_file, readme, site_file, smallest_rows, start_script
 from colonnade.flare.provision import COORDINATOR as COORDINATOR_NAME
 from colonnade.flare.provision import keep_own_key_only, place_kit, provision
+from colonnade.flare.renewal import open_authority
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.toml import toml_section
 from colonnade.sites.site import COORDINATOR, PARTY, POLICY, SERVER, SITE, STARTUP, STUDIES, STUDY
@@ -93,8 +93,8 @@ def _write_folders(study: StudySpec, public: str, slug: str, out: Path, address:
 def deploy_add(study_file: Path, authority: Path, out: Path) -> list[Path]:
     """Write what each site of a deployment needs for a further study; its certificate and its process stay the same."""
     study, public, slug = _read(study_file, out)
-    known = known_names(authority)
-    strangers = [name for name in study.agreement.schema.names if name not in known]
+    _, _, given = open_authority(authority)
+    strangers = [name for name in study.agreement.schema.names if name not in given]
     if strangers:
         raise StudyError(f"this deployment has no {', '.join(strangers)}: a party that joins needs a new deployment")
     folders = {name: out / name / STUDIES / slug for _, name in _sides(study)}
@@ -102,15 +102,6 @@ def deploy_add(study_file: Path, authority: Path, out: Path) -> list[Path]:
         folders[name].mkdir(parents=True, mode=0o700)
         _write(folders[name], study, public, role, name, {})
     return list(folders.values())
-
-
-def known_names(authority: Path) -> set[str]:
-    """Whom the authority of a deployment has given certificates to."""
-    found = sorted(authority.rglob("cert.json"))
-    if len(found) != 1:
-        raise StudyError(f"{authority} must be the folder authority/ that deploy new wrote, and is not")
-    content = json.loads(found[0].read_text(encoding="utf-8"))
-    return {name for name, made in content.items() if isinstance(made, dict)}
 
 
 def remove_pair(folder: Path) -> None:

@@ -25,6 +25,7 @@ from nvflare.lighter.utils import Identity, generate_cert, generate_keys, serial
 from colonnade.flare.agent import SIGNING_CERTIFICATE, find_key, key_of, named_agent
 from colonnade.flare.certificates import REVOKED, authority_of, common_name, issued, own_address
 from colonnade.flare.provision import COORDINATOR as COORDINATOR_NAME
+from colonnade.flare.signing import SMALLEST_RSA
 from colonnade.foundation.errors import PolicyError, StudyError
 from colonnade.foundation.files import places
 from colonnade.sites.site import COORDINATOR, SERVER, SITE, STARTUP, Site
@@ -36,7 +37,6 @@ LIST_DAYS = 3650  # ten years: an old list of revoked certificates still counts
 VALID_DAYS = 360  # as FLARE gives its own certificates
 BACK = timedelta(hours=1)
 """A certificate begins so long before it is signed: clocks of other sites may be behind."""
-SMALLEST_RSA = 2048  # bits; what NIST SP 800-57 allows to 2030
 RequestedKey = rsa.RSAPublicKey | ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey
 
 
@@ -106,7 +106,7 @@ def _read_key(path: Path) -> Any:
         raise PolicyError(f"{STARTUP}/{path.name} cannot be read") from None
 
 
-def _authority(folder: Path) -> tuple[x509.Certificate, Any, dict[str, x509.Certificate]]:
+def open_authority(folder: Path) -> tuple[x509.Certificate, Any, dict[str, x509.Certificate]]:
     """The authority's certificate and key, and the first certificate of each name that it knows."""
     found = sorted(folder.rglob("cert.json"))
     if len(found) != 1:
@@ -149,7 +149,7 @@ def approve_request(authority: Path, content: bytes, days: int = VALID_DAYS, con
     A certificate for connections only is refused by whoever checks signatures: its party signs by another.
     """
     key, name = _read_request(content)
-    root, root_key, given = _authority(authority)
+    root, root_key, given = open_authority(authority)
     if name not in given:
         raise PolicyError(f"this deployment has no {name or 'site without a name'}: it has {', '.join(sorted(given))}")
     first = given[name].subject
@@ -230,7 +230,7 @@ def _replace_certificate(place: Path, content: bytes) -> None:
 
 def revoke_certificate(authority: Path, content: bytes, reason: str = "") -> tuple[str, bytes]:
     """Take a certificate back: whose it was, and the authority's new list, which every folder must get."""
-    root, root_key, _ = _authority(authority)
+    root, root_key, _ = open_authority(authority)
     shown = issued(content, root, "the certificate to revoke is not from this authority")
     name, now = common_name(shown), datetime.now(UTC)
     known = {"time": now.isoformat(timespec="seconds"), "name": name, "serial": f"{shown.serial_number:x}"}
