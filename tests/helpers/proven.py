@@ -103,6 +103,8 @@ class Changing(LatticeParty):
 
     def change(self, words: Words) -> None: ...
 
+    def form(self, planes: Planes) -> None: ...
+
     def send(self, round: str) -> Iterator[Parcel]:
         for at, parcel in enumerate(super().send(round)):
             place = self._place(round)
@@ -115,6 +117,7 @@ class Changing(LatticeParty):
             self.change(words)
             planes = Planes.empty(words.shape, self._spec.modulus_bits, Scratch())
             planes.write(slice(None), 0, words)
+            self.form(planes)
             yield Parcel(parcel.recipient, frames.wrap(self.rounds.index(round), self._me, place, planes))
 
     def _place(self, round: str) -> ParcelPlace:
@@ -125,6 +128,16 @@ class Changing(LatticeParty):
 def changing(change: Callable[[LatticeParty, Words], None], at: str = MULTIPLY) -> type[ProvenParty]:
     """A party whose first words of a round are changed."""
     inner = type("Changed", (Changing,), {"round": at, "change": change})
+    return type("Changed", (ProvenParty,), {"inner": inner})
+
+
+def second_form(at: str) -> type[ProvenParty]:
+    """A party whose first word of a round has a bit above the modulus: the same number modulo q."""
+
+    def form(party: LatticeParty, planes: Planes) -> None:
+        planes.arrays[-1][0, 0] |= planes.arrays[-1].dtype.type(planes._last_mask + 1)
+
+    inner = type("Changed", (Changing,), {"round": at, "form": form})
     return type("Changed", (ProvenParty,), {"inner": inner})
 
 

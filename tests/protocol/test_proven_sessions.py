@@ -11,7 +11,17 @@ import polars as pl
 import pytest
 
 from colonnade.crypto.ranges.commitments import BitChecker
-from colonnade.crypto.ranges.party import ANSWER, CHALLENGE, OPENING, PROMISE, ROUNDS, SEAL, ProvenParty, proven_kind
+from colonnade.crypto.ranges.party import (
+    ANSWER,
+    CHALLENGE,
+    MULTIPLY,
+    OPENING,
+    PROMISE,
+    ROUNDS,
+    SEAL,
+    ProvenParty,
+    proven_kind,
+)
 from colonnade.crypto.ranges.proof import KeysHeld
 from colonnade.crypto.ranges.statements import RandomMasks
 from colonnade.data.table import table_from
@@ -38,6 +48,7 @@ from tests.helpers.proven import (
     committing,
     move_by_half,
     proven_session,
+    second_form,
     spell_a_key,
     weigh_beyond_rows,
 )
@@ -179,6 +190,14 @@ def test_another_answer_than_the_one_that_was_bound_is_refused() -> None:
     refused(proven_session({"p0": OtherAnswer}), "must be as it was sent|must have the digest", ProtocolError)
 
 
+@pytest.mark.parametrize(("cheat", "at"), [("p0", MULTIPLY), ("p1", SEAL)])
+def test_a_word_above_the_modulus_is_refused_as_it_comes(cheat: str, at: str) -> None:
+    """Relations are of words modulo q, and products of words as they came: floats are exact for those below q alone."""
+    session = proven_session({cheat: second_form(at)})
+    told = refused(session, "must have words below 2\\^", ProtocolError)
+    assert "parcel 0 from" in told and session.session.spec.modulus_bits % 8
+
+
 def test_other_words_to_one_of_two_partners_are_refused_and_nobody_is_named() -> None:
     told = refused(proven_session({"p2": TwoFaces}, parties=3), "must send the same words to all", ProtocolError)
     assert "refuses" not in told
@@ -217,6 +236,10 @@ class FalseSecret(FalseOpening):
     changed = staticmethod(_flip(0))  # type: ignore[assignment]
 
 
+class OtherOffset(FalseOpening):
+    changed = staticmethod(_flip(48))  # type: ignore[assignment]
+
+
 class FarOffset(FalseOpening):
     """F + p, which is the same number modulo p (crit_offset)."""
 
@@ -231,6 +254,7 @@ class FarOffset(FalseOpening):
     [
         (WrongCorrection, "made by the opened secret"),
         (FalseSecret, "that of the base transfers"),
+        (OtherOffset, "made by the opened secret"),
         (FarOffset, "below the prime"),
     ],
 )

@@ -90,7 +90,10 @@ class Frames:
         body = memoryview(payload)[START:]
         if got != expected or not compare_digest(self._tag(expected, [body]), payload[_HEADER.size : START]):
             raise MessageError(f"{what} must be as it was sent, got altered bytes")
-        return Planes.read(body, (place.columns, place.rows), self._spec.modulus_bits)
+        planes = Planes.read(body, (place.columns, place.rows), self._spec.modulus_bits)
+        if not planes.below_modulus:
+            raise MessageError(f"{what} must have words below 2^{self._spec.modulus_bits}, got a larger one")
+        return planes
 
     def _header(self, round: int, sender: int, place: ParcelPlace) -> bytes:
         numbers = place.index, place.block, place.column, place.columns, place.rows

@@ -113,6 +113,11 @@ class Planes:
     def _last_mask(self) -> int:
         return (1 << self.modulus_bits - (48 if len(self.arrays) == 3 else 32)) - 1
 
+    @property
+    def below_modulus(self) -> bool:
+        """Whether no word has a bit above modulus_bits: of others `times` is not exact, nor in one form."""
+        return len(self.arrays) == 1 or int(self.arrays[-1].max(initial=0)) <= self._last_mask
+
     def cut(self) -> None:
         """Clear what the last plane holds above modulus_bits."""
         if len(self.arrays) > 1 and self.modulus_bits % 8:
