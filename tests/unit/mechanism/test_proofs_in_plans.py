@@ -128,6 +128,8 @@ def test_a_partner_cannot_switch_proofs_off_by_more_common_ids() -> None:
     require_expected(agreement, 200_000, beyond)
     with pytest.raises(PolicyError, match="proofs fit this party's own 5,000 records"):
         require_expected(agreement, 5_000, beyond)
+    # A list so long that no study takes all of it is no reason to refuse what is common.
+    require_expected(agreement, 2**31 + 1, beyond)
 
 
 def test_agreements_without_the_key_are_what_they_were() -> None:
