@@ -5,23 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from hashlib import sha256
 from itertools import product
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from colonnade.crypto.alignment.base_ot import BaseSender
-from colonnade.crypto.alignment.kernels import AlignmentKernels
-from colonnade.crypto.chains.transfer import COLUMNS, BitRows, _challenge, _drawn, padded
+from colonnade.crypto.alignment.base_ot import BaseSender, _hashes
+from colonnade.crypto.alignment.curve25519 import LOW_ORDER, compress, negative
+from colonnade.crypto.alignment.kernels import SUMS, AlignmentKernels
+from colonnade.crypto.chains.transfer import COLUMNS, SPARE, BitRows, _challenge, _drawn, padded
 from colonnade.crypto.lattice.kernels import NumpyKernels
 from colonnade.crypto.lattice.parameters import DEVIATIONS, TAU, N, error_sum, proved_tau
 from colonnade.crypto.product import Words
 from colonnade.crypto.ranges.coding import BitCoding, Bits, spell, weights_to
 from colonnade.crypto.ranges.commitments import BASE_BYTES, BitChecker, BitCommitter
 from colonnade.crypto.ranges.field import PRIMES, Field, LimbSums, Numbers
-from colonnade.crypto.ranges.proof import Witness
-from colonnade.crypto.ranges.statements import RandomMasks, RangeStatement, T
+from colonnade.crypto.ranges.proof import HASH_BYTES, SALT_BYTES, Witness
+from colonnade.crypto.ranges.statements import SEED_BYTES, RandomMasks, RangeStatement, T
+from colonnade.crypto.ranges.witness import LatticeWitness
 from colonnade.foundation.errors import BrokenError, MessageError, ProtocolError
 from colonnade.foundation.randomness import Randomness, Stream
 from tests.helpers.ranges import GROUPS, HALVES, NUMBER, OneProof, draw_columns, levels, spec_of
@@ -272,35 +276,25 @@ class WrongCorrection(BitChecker):
         return keys, self._field.pack(wrong)
 
 
+class WrongFirst(WrongCorrection):
+    """Of the first piece alone."""
+
+    def take(self, body: bytes, count: int) -> tuple[Numbers, bytes]:
+        return (super() if self._first == 0 else super(WrongCorrection, self)).take(body, count)
+
+
+def test_a_wrong_correction_of_one_piece_is_refused() -> None:
+    proof = OneProof(True, checker=WrongFirst)
+    assert len(proof.statement.pieces) > 1
+    with pytest.raises(MessageError, match="corrections must all be made by the opened secret"):
+        proof.run()
+
+
 @pytest.mark.parametrize("seals", [True, False], ids=["S", "M"])
 @pytest.mark.parametrize("run", range(RUNS))
 def test_a_wrong_correction_is_refused_whatever_the_bits_are(seals: bool, run: int) -> None:
     with pytest.raises(MessageError, match="corrections must all be made by the opened secret"):
         OneProof(seals, seed=run, checker=WrongCorrection).run()
-
-
-@pytest.mark.parametrize("value", [0, 1])
-def test_what_is_refused_does_not_depend_on_bits(value: int) -> None:
-    """Transcripts for x = 0 and x = 1: a wrong correction of a bit, and a right one, end alike for both."""
-    ends = []
-    for checker in (BitChecker, WrongCorrection):
-        field, kernels = Field(9), AlignmentKernels()
-        base = BaseSender(Randomness(bytes(32)))
-        side = checker(b"c" * 32, base.public, Randomness(b"v" * 32), field, kernels)
-        bits = BitCommitter(b"c" * 32, base, side.choices, Randomness(b"p" * 32), field, kernels)
-        side.take_reply(bits.reply)
-        _, corrections = side.take(bits.commit(np.full(100, value, np.uint8)), 100)
-        bits.take(corrections)
-        numbers = next(bits.numbers())
-        try:
-            bits.check(side.opening())
-            keys = field.add(numbers, field.negative(field.whole(side.offset)).repeat(100, 1)) if value else numbers
-            ends.append(_integers(keys)[:5])
-        except MessageError as error:
-            ends.append([str(error)])
-    assert len(ends[0]) == 5 and ends[1] == [
-        "corrections must all be made by the opened secret and offset, got some that are not"
-    ]
 
 
 class FalseOpening(BitChecker):
@@ -316,6 +310,64 @@ def _flip(place: int) -> Callable[[bytes], bytes]:
     return lambda opening: opening[:place] + bytes([opening[place] ^ 1]) + opening[place + 1 :]
 
 
+def _opening(changed: Callable[[bytes], bytes]) -> type[BitChecker]:
+    """A verifier that opens something else."""
+    return type("False", (FalseOpening,), {"changed": staticmethod(changed)})
+
+
+def _view(checker: type[BitChecker], value: int, seed: int, count: int) -> tuple[str, Words, Words, bool]:
+    """What a verifier has of bits that are all the same: the end, and what looks random to it if it should."""
+    field, kernels, context = Field(9), AlignmentKernels(), b"c" * 32
+    base = BaseSender(Randomness(bytes([seed])))
+    side = checker(context, base.public, Randomness(b"verifier"), field, kernels)
+    bits = BitCommitter(context, base, side.choices, Randomness(bytes([seed, 1])), field, kernels)
+    side.take_reply(bits.reply)
+    body = bits.commit(np.full(count, value, np.uint8))
+    keys, corrections = side.take(body, count)
+    size = COLUMNS * padded(count) // 8
+    seen = np.frombuffer(body[:size], np.uint64).reshape(COLUMNS, -1).copy()
+    for stream, column in zip(side._seeds, seen, strict=True):
+        Stream(stream).add_to(column)
+    stated = np.frombuffer(body[size:], np.uint64).reshape(SUMS, 3)[:, 2]
+    bits.take(corrections)
+    numbers, own = next(bits.numbers()), False
+    try:
+        bits.check(side.opening())
+        end, moved = "answers", field.add(keys, field.whole(side.offset)) if value else keys
+        own = bool((numbers == moved).all())
+    except MessageError as error:
+        end = str(error)
+    return end, seen, stated, own
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (BitChecker, "answers"),
+        (WrongCorrection, "corrections must all be made by the opened secret and offset, got some that are not"),
+        (_opening(_flip(0)), "the opened secret must be that of the base transfers, got another"),
+        (_opening(_flip(20)), "the opened secret must be that of the base transfers, got another"),
+        (_opening(_flip(48)), "corrections must all be made by the opened secret and offset, got some that are not"),
+        (_opening(lambda opening: opening[:48] + b"\xff" * 9), "a number of a proof must be below the prime"),
+    ],
+    ids=["follows", "correction", "secret", "seeds", "offset", "offset beyond p"],
+)
+def test_transcripts_for_zero_and_one_are_alike_for_each_verifier(kind: type[BitChecker], said: str) -> None:
+    """The end is the same whatever the bits are, matrices and their sums look random to who has the other seeds, and
+    an answer is made of numbers that the verifier could have written itself.
+    """
+    count = 2000
+    for value in (0, 1):
+        views = [_view(kind, value, seed, count) for seed in range(3)]
+        ones = sum(int(np.bitwise_count(seen).sum()) for _, seen, _, _ in views)
+        total = 64 * sum(seen.size for _, seen, _, _ in views)
+        assert abs(ones - total / 2) < 5 * np.sqrt(total) / 2
+        stated = sum(int(sums.sum()) for _, _, sums, _ in views)
+        assert abs(stated - 3 * SUMS / 2) < 5 * np.sqrt(3 * SUMS) / 2
+        assert {end[: len(said)] for end, _, _, _ in views} == {said}
+        assert {own for _, _, _, own in views} == {said == "answers"}
+
+
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
@@ -329,9 +381,8 @@ def _flip(place: int) -> Callable[[bytes], bytes]:
     ids=["secret", "seeds", "offset", "short", "long", "empty"],
 )
 def test_a_false_opening_is_refused(changed: Callable[[bytes], bytes], said: str) -> None:
-    kind = type("False", (FalseOpening,), {"changed": staticmethod(changed)})
     with pytest.raises(MessageError, match=said):
-        OneProof(True, checker=kind).run()
+        OneProof(True, checker=_opening(changed)).run()
 
 
 @pytest.mark.parametrize("size", PRIMES)
@@ -378,6 +429,61 @@ def test_a_broken_base_transfer_of_one_kind_reads_no_bit() -> None:
 
 
 @pytest.mark.parametrize("seals", [True, False], ids=["S", "M"])
+class RubbishSlot(BitCommitter):
+    """Wraps rubbish for one bit of one transfer: whether V can go on tells the prover that bit of D."""
+
+    def __init__(self, context: bytes, base: BaseSender, choices: bytes, *given: Any) -> None:
+        super().__init__(context, base, choices, *given)
+        self.reply = bytes([self.reply[0] ^ 1]) + self.reply[1:]
+        self._rows._context = sha256(context + base.public + choices + self.reply).digest()
+
+
+def test_rubbish_in_one_base_transfer_costs_the_session_where_its_bit_is_asked_for() -> None:
+    ends = []
+    for seed in range(8):
+        proof, asked = OneProof(False, seed=seed, committer=RubbishSlot), []
+
+        class Noting(BitChecker):
+            def take_reply(self, reply: bytes, asked: list[int] = asked) -> None:
+                asked.append(int(self._bits[0]))
+                super().take_reply(reply)
+
+        proof.checker = Noting
+        try:
+            proof.begin()
+            ends.append((asked[0], True))
+        except MessageError as error:
+            assert "repeat one bit" in str(error)
+            ends.append((asked[0], False))
+    assert set(ends) == {(0, False), (1, True)}
+
+
+@pytest.mark.parametrize("value", [0, 1])
+@pytest.mark.parametrize("shift", [0, 1], ids=["first", "second"])
+def test_choices_of_another_form_are_refused_before_use(value: int, shift: int) -> None:
+    """Points of the twist, beyond the field, of low order, or that are their own hash; numbers beyond ML-KEM's."""
+    base, kernels = BaseSender(Randomness(bytes(32))), AlignmentKernels()
+    side = BitChecker(b"c" * 32, base.public, Randomness(bytes([value]) * 32), Field(9), kernels)
+    twist, beyond = (2).to_bytes(32, "little"), (2**255 - 19).to_bytes(32, "little")
+    vanishing = negative(_hashes(b"c" * 32, [side.choices[32:64]], np.zeros(1, np.uint8)))
+    same = _hashes(b"c" * 32, [side.choices[32:64]], np.zeros(1, np.uint8))
+    points = [twist, beyond, compress(same), compress(vanishing)][: 4 if not shift else 2]
+    for point in points:
+        changed = side.choices[: 32 * shift] + point + side.choices[32 * (shift + 1) :]
+        with pytest.raises(MessageError, match="base transfer must"):
+            BitCommitter(b"c" * 32, base, changed, Randomness(b"p" * 32), Field(9), kernels)
+    at = BASE_BYTES + 1152 * shift
+    with pytest.raises(MessageError, match="below 3329"):
+        changed = side.choices[:at] + b"\xff" * 3 + side.choices[at + 3 :]
+        BitCommitter(b"c" * 32, base, changed, Randomness(b"p" * 32), Field(9), kernels)
+
+
+def test_a_key_of_low_order_is_refused_by_who_checks() -> None:
+    for key in (*LOW_ORDER, (2).to_bytes(32, "little")):
+        with pytest.raises(MessageError, match="must"):
+            BitChecker(b"c" * 32, key, Randomness(bytes(32)), Field(9), AlignmentKernels())
+
+
 def test_an_answer_other_than_promised_or_cut_is_refused(seals: bool) -> None:
     for change in (_flip(0), _flip(40), lambda answer: answer[:-1]):
         proof = OneProof(seals)
@@ -432,6 +538,81 @@ def test_steps_are_taken_once_and_in_order() -> None:
         promised.answer(_flip(0)(opened.opening))
     with pytest.raises(ProtocolError, match="Promised once"):
         promised.answer(opened.opening)
+
+
+def test_what_soundness_counts_is_what_runs() -> None:
+    """The numbers of proofs/proven_ranges.md, and the ranges that bits can spell, by hand."""
+    assert (T, SEED_BYTES, SALT_BYTES, HASH_BYTES, COLUMNS, SPARE, SUMS) == (64, 32, 32, 32, 128, 256, 128)
+    seals, multiplies = OneProof(True).statement, OneProof(False).statement
+    assert [s.reach for s in (seals, multiplies)] == [2, 15]
+    assert [sum(s.key_weights) for s in (seals, multiplies)] == [4, 30]
+    # 9 sqrt((300 + 2048) / 2 + 4 sqrt(300 + 2048)) times sqrt(10.5), and 2,048 of variance 42.5.
+    assert [s.z for s in (seals, multiplies)] == [1079, 2037] and 2 * seals.z == proved_tau(300)
+    for statement in (seals, multiplies):
+        assert [sum(weights) for weights in statement.sum_weights] == [2 * statement.z, 2 * statement.h]
+        # An integer of a relation is below half of p, whatever the bits are: columns, keys, z, carries, L.
+        half, k = 1 << (statement.k - 1), statement.k
+        columns = (statement.spec.gain if statement.seals else half) * 300 * 7
+        largest = columns + half * N * statement.reach + statement.z + (statement.h << k) + half
+        assert 2 * largest < statement.field.p
+
+
+def _said_by(proof: OneProof) -> dict[str, bytes]:
+    """What has to be fresh in a session."""
+    committed, held = proof.begin()
+    for corrections in held.corrections():
+        committed.take(corrections)
+    for words in proof.words():
+        held.hear(*words)
+    challenged = held.challenge()
+    promised = committed.promise(challenged.seed, proof.witness, proof.ring)
+    opened = challenged.take(promised.promise)
+    answer = promised.answer(opened.opening)
+    opened.verify(answer)
+    named = {"secret": opened.opening[:16], "seeds": opened.opening[16:48], "offset": opened.opening[48:]}
+    rows, key = RandomMasks(proof.statement, challenged.seed, proof.ring).rows(0, 300), opened._targets._masks.key
+    masks = {"masks of rows": rows.tobytes(), "masks of keys": key.tobytes()}
+    return named | masks | {"challenge": challenged.seed, "salt": answer[:32], "hidden": promised.promise[32:]}
+
+
+def test_secrets_challenges_and_salts_are_fresh() -> None:
+    said = [_said_by(OneProof(True, seed=seed)) for seed in range(3)]
+    for name in said[0]:
+        assert len({each[name] for each in said}) == 3, name
+
+
+class Same(LatticeWitness):
+    """The same number, or level, in every record."""
+
+    value: ClassVar[int] = 0
+
+    def rows(self, start: int, stop: int) -> NDArray[np.int16]:
+        rows = np.zeros((stop - start, 5), np.int16)
+        rows[:, 0] = self._spec.bound * (2 * self.value - 1)
+        rows[:, 1 + 3 * self.value] = self._spec.bound
+        return rows
+
+
+def _promised(value: int, seed: int) -> tuple[NDArray[np.uint8], bytes]:
+    """The bits of a promise about columns that are all the same, and what is hashed in it."""
+    kind = type("Same", (Same,), {"value": value})
+    proof = OneProof(True, seed=seed)
+    proof.witness = kind(proof.spec, 0, proof.columns, proof.source, True)
+    committed, held = proof.begin()
+    for corrections in held.corrections():
+        committed.take(corrections)
+    promised = committed.promise(bytes(32), proof.witness, proof.ring)
+    return np.unpackbits(np.frombuffer(promised.promise[HASH_BYTES:], np.uint8)), promised.promise[:HASH_BYTES]
+
+
+def test_promises_tell_nothing_of_the_columns() -> None:
+    """Bits of z and h are turned by random ones: for x = 0 and for x = 1 each of them is a fair coin."""
+    ones = [np.stack([_promised(value, seed)[0] for seed in range(8)]) for value in (0, 1)]
+    for told in ones:
+        assert abs(told.mean() - 0.5) < 5 / (2 * np.sqrt(told.size))
+        # No bit of the promise is the same in all sessions beyond chance: 2^-7 of them are.
+        same = ((told == told[0]).all(axis=0)).mean()
+        assert abs(same - 2**-7) < 5 * np.sqrt(2**-7 / told.shape[1])
 
 
 def test_masks_are_the_same_from_any_row_on_and_differ() -> None:
