@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 import sqlite3
+import subprocess
 import threading
 import time
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from colonnade.consent.entries import EntryKind
 from colonnade.consent.ledger import Ledger
 from colonnade.flare.status import look
 from colonnade.transport.evidence import HANDED, RECORD
-from demo.network import Deployment
+from demo.network import COMMAND, ROOT, Deployment
 from tests.helpers.wires import PARTIES, write_study
 
 pytest.importorskip("nvflare", reason="the extra flare is not installed")
@@ -28,11 +29,13 @@ psutil = pytest.importorskip("psutil")
 SEED = "5eed"
 
 
-def deployment(folder: Path, seed: str | None = None, people: int = 60) -> Deployment:
+def deployment(folder: Path, seed: str | None = None, people: int = 60, more: str = "") -> Deployment:
     # At a path that a command line must quote.
     folder = folder / "two words"
     folder.mkdir(exist_ok=True)
     write_study(folder, people)
+    study = folder / "study.toml"
+    study.write_text(study.read_text().replace('product = "lattice"', f'product = "lattice"\n{more}'))
     sites = Deployment(folder / "study.toml", folder / "sites", seed=seed)
     for party in PARTIES:
         rules = {"smallest_rows": "2", "epsilon": "30.0", "scores_to": '["bank"]'}
@@ -157,6 +160,55 @@ def test_ledgers_over_the_network(tmp_path: Path) -> None:
         for party in PARTIES:
             assert len(Ledger(sites.folder / party / "ledger.sqlite").entries()) == 2
         shutil.rmtree(sites.folder / "server" / "snapshots", ignore_errors=True)
+
+
+CHEATS = """
+import sys
+from pathlib import Path
+sys.path.append({root!r})
+from colonnade.protocol import fit
+from tests.helpers.proven import changing, spell_a_key
+honest = fit.proven_party
+fit.proven_party = lambda found: changing(spell_a_key) if Path({flag!r}).exists() else honest(found)
+"""
+"""Put before all that a site's processes run: as long as a file is there, it answers with words of its own making."""
+
+
+@pytest.mark.skipif(not os.environ.get("COLONNADE_LONG"), reason="starts the engine again; make chaos runs it")
+def test_a_cheat_is_refused_over_the_engine_and_an_honest_session_follows(tmp_path: Path) -> None:
+    """Proofs are required: what works sends is refused before anybody hands in, and its audit says so."""
+    flag, altered = tmp_path / "cheats", tmp_path / "altered"
+    flag.touch()
+    altered.mkdir()
+    (altered / "sitecustomize.py").write_text(CHEATS.format(root=str(ROOT), flag=str(flag)))
+    with deployment(tmp_path, more='proofs = "required"') as sites:
+        for name in ("server", *PARTIES):
+            path = sites.environment["PYTHONPATH"]
+            if name == "works":
+                sites.environment["PYTHONPATH"] = f"{altered}{os.pathsep}{path}"
+            sites.start(name)
+            sites.environment["PYTHONPATH"] = path
+        done = sites.run(tmp_path / "first.json")
+        assert done.returncode == 1 and "(protocol-error)" in done.stderr and "nothing is spent" in done.stderr
+        for party in PARTIES:
+            # Right after the abort.
+            assert not Ledger(sites.folder / party / "ledger.sqlite").entries()
+        assert any("refuses works in round proof answer" in sites.said(party) for party in PARTIES)
+        for party, outcome in {"works": "did not follow", "bank": "followed", "town": "followed"}.items():
+            (place,) = (sites.folder / party / "evidence").iterdir()
+            peers = [next((sites.folder / p / "evidence").iterdir()) for p in PARTIES if p != party]
+            call = ["audit", "session", str(place), *(f"--against={peer}" for peer in peers)]
+            finding = tmp_path / f"{party}.finding"
+            subprocess.run([*COMMAND, *call, "--out", str(finding)], env=sites.environment, capture_output=True)
+            assert json.loads(finding.read_text())["outcome"] == outcome, party
+        flag.unlink()
+        done = sites.run(tmp_path / "second.json")
+        assert done.returncode == 0, (done.stderr, [sites.said(name) for name in sites.sites])
+        told = json.loads((tmp_path / "second.json").read_text())["plan"]["promise"]
+        assert told == "the epsilons hold against parties that deviate from the protocol, with abort"
+        for party in PARTIES:
+            entries = Ledger(sites.folder / party / "ledger.sqlite").entries()
+            assert [entry.kind for entry in entries] == [EntryKind.BOOKED, EntryKind.RELEASED]
 
 
 @pytest.mark.skipif(not os.environ.get("COLONNADE_LONG"), reason="starts the engine again; make chaos runs it")
