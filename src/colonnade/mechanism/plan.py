@@ -456,7 +456,7 @@ def _finish(
         terms.error_factor,
         epsilons.get(None, {}),
         {party: found for party, found in epsilons.items() if party},
-        {party: max(filter(None, found.values()), key=lambda g: g.epsilon) for party, found in views.items() if party},
+        {party: _worst(found) for party, found in views.items() if party},
         terms.bound,
         errors=terms.errors,
         purpose=terms.purpose,
@@ -507,6 +507,13 @@ def _views(
         View.PARTY: party,
         View.COALITION: whole if parties > 1 else None,
     }
+
+
+def _worst(views: Mapping[View, Guarantee | None]) -> Guarantee:
+    """What holds against every view that has a guarantee: where delta hides a rho, epsilons do not order them."""
+    known = [found for found in views.values() if found is not None]
+    worst = max(known, key=lambda found: (not found.dominated, found.rho or 0))
+    return replace(worst, epsilon=max(found.epsilon for found in known))
 
 
 def _guarantee(

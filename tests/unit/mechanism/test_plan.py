@@ -7,8 +7,9 @@ from math import sqrt
 
 import pytest
 
-from colonnade.foundation.errors import PrivacyError
+from colonnade.foundation.errors import LedgerError, PrivacyError
 from colonnade.foundation.schema import Schema
+from colonnade.mechanism.composition import Cap, Rule, charge_of, require_room
 from colonnade.mechanism.dissection import dissect, traces
 from colonnade.mechanism.moments import Distribution, Encoding, Role
 from colonnade.mechanism.objective import Calibration, Task, exact_objective, paper_objective
@@ -171,6 +172,26 @@ def test_views_without_collusion_gaussian_promise_more_epsilon() -> None:
     single = layout_from([("A", Encoding.SIGNED, 1, Role.FEATURE), ("A", Encoding.SIGNED, 1, Role.LABEL)])
     alone = plan_top_down(single, dissect(exact_objective(single)), 1.0, Terms(Task.LINEAR, collusion=0))
     assert alone.record[View.OUTSIDER] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-6), (0.05, 0.1), (1e-3, 1e-2), (1e-8, 1e-6)])
+def test_a_session_of_which_a_party_knows_noise_is_charged_by_zcdp_alone(epsilon: float, delta: float) -> None:
+    """Where delta alone covers a party's part, both views have next to no epsilon, and rho must tell them apart.
+
+    By hand: A has 20 numbers, B one, all at 1, and B's becomes -1: each product x y moves by 2. A knows half of the
+    variance v of its noise, so that B's part is hidden from it by v/2: rho is at least the sum of 2^2 / (2 v/2) = 4/v.
+    """
+    layout = signed_layout([20, 1])
+    plan = plan_top_down(layout, dissect(exact_objective(layout)), epsilon, Terms(Task.LINEAR, delta=delta, collusion=0))
+    least = sum(4 * item.block.size / float(item.scale) ** 2 for item in plan.blocks if not item.block.single)
+    for party in plan.names:
+        charge = charge_of(plan, party)
+        assert charge.rho is None and charge.zcdp is not None
+        assert charge.zcdp >= least
+        stated = [e for e in plan.parties[party].values() if e is not None]
+        assert charge.epsilon == max(stated) and len(stated) == 4
+        with pytest.raises(LedgerError, match="without collusion"):
+            require_room(Cap(9.0, 0.5, Rule.RHO), Rule.RHO, [charge], charge, "people")
 
 
 def test_one_party() -> None:
