@@ -147,6 +147,16 @@ def test_colluding_readers_add_up() -> None:
     assert alone["a", ("c",)].information == pytest.approx(50 * (each + 0.706))
 
 
+def test_those_who_learn_most_together_are_counted() -> None:
+    """b and d multiply column 0 of a, by 30 and 20; c multiplies column 1, by 40, which tells nothing of column 0."""
+    crosses = (Cross(0, 1, 0, 1, 0, 30), Cross(0, 2, 1, 2, 0, 40), Cross(0, 3, 0, 1, 0, 20))
+    spec = ProductSpec(bytes(32), ("a", "b", "c", "d"), 1000, 7, crosses, 40, 100, 1000)
+    noise = laplace(2.0**24, 30 + 40 + 20)
+    each = value_bits(noise, 40, alone=False)[0]
+    found = {x.cheaters: x.information / each for x in exposures(spec, noise, 2, key_left) if x.partner == "a"}
+    assert found == {("b", "d"): pytest.approx(50), ("c", "b"): pytest.approx(40), ("d", "b"): pytest.approx(50)}
+
+
 def test_people_are_counted_in_every_direction() -> None:
     """a's column 1 is sealed for b and for c and multiplies with d's; each value tells 12 bits, one a person."""
     crosses = (Cross(0, 1, 0, 2, 0, 30), Cross(0, 2, 1, 2, 0, 50), Cross(3, 0, 0, 4, 0, 2))

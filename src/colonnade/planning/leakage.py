@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil, e, exp, expm1, log2, pi
@@ -204,10 +204,10 @@ def _exposures(spec: ProductSpec, bits: Bits, collusion: int, left: KeyReading) 
     for me in range(len(spec.parties)):
         for sealed in (True, False):
             by = {t.partner(sealed): t for t in told if t.party(sealed) == me}
+            bits_of = _aligned(by, sealed)
             for first in sorted(by):
-                others = sorted((k for k in by if k != first), key=lambda k: -by[k].columns(sealed).max())
-                cheaters = (first, *others[: max(1, collusion) - 1])
-                information = _summed([by[k] for k in cheaters], sealed)
+                cheaters = _company(bits_of, first, max(1, collusion) - 1)
+                information = float(sum(bits_of[k] for k in cheaters).max())
                 out.append(
                     Leakage(
                         spec.parties[me],
@@ -269,13 +269,24 @@ class _Told:
         return self.cross.left_start if sealed else self.cross.right_start
 
 
-def _summed(told: Sequence[_Told], sealed: bool) -> float:
-    """The most bits of any column, all these products taken together: one key serves all of them."""
-    width = max(t.start(sealed) + len(t.columns(sealed)) for t in told)
-    total = np.zeros(width)
-    for t in told:
-        total[t.start(sealed) : t.start(sealed) + len(t.columns(sealed))] += t.columns(sealed)
-    return float(total.max())
+def _aligned(told: Mapping[int, _Told], sealed: bool) -> dict[int, Bits]:
+    """Bits of each column of one party, by all these partners: one key of a column serves all products."""
+    width = max((t.start(sealed) + len(t.columns(sealed)) for t in told.values()), default=0)
+    out = {}
+    for k, t in told.items():
+        out[k] = np.zeros(width)
+        out[k][t.start(sealed) : t.start(sealed) + len(t.columns(sealed))] = t.columns(sealed)
+    return out
+
+
+def _company(bits_of: Mapping[int, Bits], first: int, more: int) -> tuple[int, ...]:
+    """A cheater, with as many others, so that together they learn most of one column."""
+    others = [k for k in bits_of if k != first]
+    if not more or not others:
+        return (first,)
+    each = np.array([bits_of[k] for k in others])
+    column = int((bits_of[first] + np.sort(each, axis=0)[-more:].sum(axis=0)).argmax())
+    return (first, *sorted(others, key=lambda k: -bits_of[k][column])[:more])
 
 
 def most_values(exposure: Leakage, modulus_bits: int, wanted: int, left: KeyReading) -> int:

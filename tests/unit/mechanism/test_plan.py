@@ -182,7 +182,9 @@ def test_a_session_of_which_a_party_knows_noise_is_charged_by_zcdp_alone(epsilon
     variance v of its noise, so that B's part is hidden from it by v/2: rho is at least the sum of 2^2 / (2 v/2) = 4/v.
     """
     layout = signed_layout([20, 1])
-    plan = plan_top_down(layout, dissect(exact_objective(layout)), epsilon, Terms(Task.LINEAR, delta=delta, collusion=0))
+    plan = plan_top_down(
+        layout, dissect(exact_objective(layout)), epsilon, Terms(Task.LINEAR, delta=delta, collusion=0)
+    )
     least = sum(4 * item.block.size / float(item.scale) ** 2 for item in plan.blocks if not item.block.single)
     for party in plan.names:
         charge = charge_of(plan, party)
