@@ -207,7 +207,7 @@ def _exposures(spec: ProductSpec, bits: Bits, collusion: int, left: KeyReading) 
             bits_of = _aligned(by, sealed)
             for first in sorted(by):
                 cheaters = _company(bits_of, first, max(1, collusion) - 1)
-                information = float(sum(bits_of[k] for k in cheaters).max())
+                information = float(np.sum([bits_of[k] for k in cheaters], axis=0).max())
                 out.append(
                     Leakage(
                         spec.parties[me],
