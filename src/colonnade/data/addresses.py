@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from colonnade.data.frames import select_from
+from colonnade.data.frames import numbers_among, select_from
 from colonnade.data.ids import id_names
 from colonnade.data.reading import Id, block_rows, explain_errors, filed, reason
 from colonnade.data.sql import frame_of, query_rows
+from colonnade.data.storage import plain_texts
+from colonnade.data.written import Written
 from colonnade.foundation.errors import DataError
 from colonnade.foundation.parts import is_parquet
-from colonnade.foundation.schema import Column, Storage
+from colonnade.foundation.schema import Column
 
 if TYPE_CHECKING:
     from colonnade.data.sources import AddressSource
@@ -24,7 +26,7 @@ QUERY_ROWS = 1 << 14
 
 
 def address_frames(
-    at: AddressSource, party: str, columns: Mapping[str, Column], id_column: Id
+    at: AddressSource, party: str, columns: Mapping[str, Column], id_column: Id, written: Written
 ) -> Iterator[pl.DataFrame]:
     wanted = [*filed(columns), *id_names(id_column)]
     rows = block_rows(len(wanted)) if at.query is None else min(QUERY_ROWS, block_rows(len(wanted)))
@@ -34,13 +36,14 @@ def address_frames(
                 if name not in frame.columns:
                     raise DataError(f"{at.address} has no column {name!r}")
             if frame.height:
-                yield select_from(party, frame.select(wanted), columns, id_column)
+                yield select_from(party, frame.select(wanted), columns, id_column, written)
 
 
 def head_frames(at: AddressSource, rows: int = QUERY_ROWS) -> Iterator[pl.DataFrame]:
     """All columns that lie at an address, in blocks of so many rows."""
     if at.query is not None:
-        yield from (frame_of(names, block, names) for names, block in query_rows(at.address, at.file, at.query, rows))
+        for names, block in query_rows(at.address, at.file, at.query, rows):
+            yield plain_texts(frame_of(names, block, names))
         return
     try:
         found = pl.scan_parquet(at.address) if is_parquet(Path(at.address)) else pl.scan_csv(at.address)
@@ -50,7 +53,7 @@ def head_frames(at: AddressSource, rows: int = QUERY_ROWS) -> Iterator[pl.DataFr
 
 
 def _queried(at: AddressSource, columns: Mapping[str, Column], rows: int) -> Iterator[pl.DataFrame]:
-    numbers = [name for name, c in columns.items() if c.storage is Storage.NUMBERS and not c.dated]
+    numbers = numbers_among(columns)
     for names, block in query_rows(at.address, at.file, at.query or "", rows):
         if len(set(names)) < len(names):
             raise DataError(f"{at.address}: a query's columns must have different names, got {names}")

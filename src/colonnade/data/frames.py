@@ -1,24 +1,43 @@
-"""Values of data frames, of polars, pandas or Arrow, as a table reads them."""
+"""Values of data frames, of polars, pandas or Arrow, and of queries, as a table reads them.
+
+Each value is read by itself: if a text among numbers made texts of them all, one person could change all records.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from math import inf
 from typing import Any
 
 import numpy as np
 import polars as pl
 
+from colonnade.data.forms import plain_series
 from colonnade.data.ids import id_names
 from colonnade.data.reading import Id, explain_errors, filed
+from colonnade.data.storage import id_texts
+from colonnade.data.written import PLAIN, Written
 from colonnade.foundation.errors import DataError
 from colonnade.foundation.schema import Column, Storage
 
 YES, NO = ("True", "true", "TRUE", "1"), ("False", "false", "FALSE", "0")
 """How a truth value may be declared as a level."""
+TYPES: Mapping[type, Any] = {
+    bool: pl.Boolean,
+    int: pl.Int64,
+    float: pl.Float64,
+    str: pl.String,
+    datetime: pl.Datetime,
+    date: pl.Date,
+}
+"""What a column can hold; anything else is its text."""
 
 
-def chosen_from(party: str, data: Any, wanted: Sequence[str]) -> pl.DataFrame:
-    """These columns of a polars, pandas or Arrow frame."""
+def chosen_from(party: str, data: Any, columns: Mapping[str, Column], ids: Sequence[str] = ()) -> pl.DataFrame:
+    """The columns and ids that are wanted of a polars, pandas or Arrow frame."""
+    wanted, numbers = list(dict.fromkeys([*filed(columns), *ids])), numbers_among(columns)
     if hasattr(data, "iloc"):
         held = [str(name) for name in data.columns]
     else:
@@ -32,31 +51,88 @@ def chosen_from(party: str, data: Any, wanted: Sequence[str]) -> pl.DataFrame:
             raise DataError(f"party {party}: its data frame has two columns called {name!r}")
     if isinstance(data, pl.DataFrame):
         return data.select(wanted)
-    return pl.DataFrame([_series(name, data.iloc[:, held.index(name)]) for name in wanted])
+    return pl.DataFrame([_series(name, data.iloc[:, held.index(name)], name in numbers) for name in wanted])
 
 
-def _series(name: str, values: Any) -> pl.Series:
-    """A pandas column; its missing values are none, and what is of no one type is text."""
+def _series(name: str, values: Any, number: bool) -> pl.Series:
     if getattr(values.dtype, "kind", "O") in "iufbM" and isinstance(values.dtype, np.dtype):
         return pl.Series(name, values.to_numpy())
-    found = [None if is_missing(value) else value for value in values]
+    return typed(name, list(values), number)
+
+
+def numbers_among(columns: Mapping[str, Column]) -> Collection[str]:
+    """The columns that are read as numbers."""
+    return {name for name, column in columns.items() if column.storage is Storage.NUMBERS and not column.dated}
+
+
+def typed(name: str, values: Sequence[Any], number: bool = False) -> pl.Series:
+    """Values as a column of their type, or as objects where they have several that cannot be told from another."""
+    values = [_plain(value, number) for value in values]
+    kinds = {_kind(value) for value in values} - {None}
+    if number and kinds and kinds <= {bool, int, float}:
+        return pl.Series(name, [None if value is None else float(value) for value in values], dtype=pl.Float64)
+    if len(kinds) > 1:
+        return pl.Series(name, values, dtype=pl.Object)
+    return pl.Series(name, values, dtype=TYPES[kinds.pop() or str] if kinds else pl.String)
+
+
+def _plain(value: Any, number: bool) -> Any:
+    """A value of a type that a column can hold, or its text; numbers as such where one is wanted."""
+    if is_missing(value) and not isinstance(value, float):
+        return None
+    value = value.item() if isinstance(value, np.generic) and not isinstance(value, np.datetime64) else value
+    if isinstance(value, Decimal):
+        return float(value) if number else format(value, "f") if value.is_finite() else str(value)
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return _float(value) if number else str(value)
+    if isinstance(value, datetime):
+        return value if value.tzinfo is None else value.isoformat()
+    return value if value is None or isinstance(value, tuple(TYPES)) else str(value)
+
+
+def _float(value: int) -> float:
     try:
-        return pl.Series(name, found)
-    except (TypeError, pl.exceptions.PolarsError):
-        return pl.Series(name, [None if value is None else str(value) for value in found], dtype=pl.String)
+        return float(value)
+    except OverflowError:
+        return inf if value > 0 else -inf
 
 
-def select_from(party: str, frame: pl.DataFrame, columns: Mapping[str, Column], id_column: Id = None) -> pl.DataFrame:
-    """The columns that are wanted, levels as the texts that a file would have."""
-    out = []
-    for name in filed(columns):
-        series, column = frame.get_column(name), columns[name]
-        out.append(_as_levels(series, column) if column.storage is Storage.LEVELS else series)
+def _kind(value: Any) -> type | None:
+    """The first that it is of: a truth value is a whole number, and a time a day, too."""
+    return next((kind for kind in (bool, int, float, str, datetime, date) if isinstance(value, kind)), None)
+
+
+def select_from(
+    party: str, frame: pl.DataFrame, columns: Mapping[str, Column], id_column: Id = None, written: Written = PLAIN
+) -> pl.DataFrame:
+    """The columns that are wanted in the house's own forms, levels as the texts that a file would have."""
+    out = [_read(party, frame.get_column(name), columns[name], written) for name in filed(columns)]
     for name in id_names(id_column):
         if name in columns:
             raise DataError(f"party {party}: the id column {name!r} must not be a column of the study")
-        out.append(frame.get_column(name))
+        out.append(_read(party, frame.get_column(name), None, written))
     return pl.DataFrame(out)
+
+
+def _read(party: str, series: pl.Series, column: Column | None, written: Written) -> pl.Series:
+    if series.dtype != pl.Object:
+        levels = column is not None and column.storage is Storage.LEVELS
+        return plain_series(party, _as_levels(series, column) if levels and column else series, column, written)
+    return one_by_one(party, series, column, written)
+
+
+def one_by_one(party: str, series: pl.Series, column: Column | None, written: Written = PLAIN) -> pl.Series:
+    """Values of several types as texts, each as it is read among others of its type."""
+    number = column is not None and column.storage is Storage.NUMBERS and not column.dated
+    values = [_plain(value, number) for value in series.to_list()]
+    texts = []
+    for kind in dict.fromkeys(map(_kind, values)):
+        own = typed(series.name, [value if _kind(value) is kind else None for value in values], number)
+        own = _read(party, own, column, written)
+        if column is None:
+            own = id_texts(own)
+        texts.append((own.cast(pl.Date) if own.dtype.is_temporal() else own).cast(pl.String).alias(f"{kind}"))
+    return pl.DataFrame(texts).select(pl.coalesce(pl.all()).alias(series.name)).to_series()
 
 
 def _as_levels(series: pl.Series, column: Column) -> pl.Series:
@@ -76,7 +152,7 @@ def level_of(value: Any, levels: Sequence[str]) -> str | None:
     if text in levels:
         return text
     if isinstance(value, (bool, np.bool_, int, float, np.number)):
-        if not isinstance(value, (bool, np.bool_)) and float(value).is_integer():
+        if isinstance(value, (float, np.floating)) and float(value).is_integer():
             text = str(int(value))
         if text not in levels and text in YES + NO:
             return next((level for level in (YES if text in YES else NO) if level in levels), text)

@@ -221,4 +221,5 @@ def _added(how: str, one: str, two: str) -> list[pl.Expr]:
         return [chosen.first() if how == FIRST else chosen.last(), day]
     if how in ("min", "max", ANY):
         return [a.min() if how == "min" else a.max(), b.sum()]
-    return [a.sum(), b.sum()]
+    # One by one in the rows' order: other sums depend on where blocks end, and so on the rows of other people.
+    return [a.fill_null(0).cum_sum().last(), b.sum()]

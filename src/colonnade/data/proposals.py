@@ -16,6 +16,7 @@ from colonnade.data.addresses import head_frames
 from colonnade.data.forms import readable
 from colonnade.data.reading import scan
 from colonnade.data.sources import DataSource, FileSource, FrameSource
+from colonnade.data.storage import plain_texts
 from colonnade.data.written import (
     COMMON_DATES,
     COMMON_MISSING,
@@ -37,7 +38,7 @@ MOST = 0.9
 """So many values of a column must have a form that it is taken for the column's."""
 ENCODINGS = ("latin-1", "cp1252", "cp1250", "iso-8859-2")
 """Of one byte a letter, in which languages in Latin letters are often written."""
-YES = ("ja", "j", "oui", "o", "si", "sí", "s", "tak", "t", "da", "ano", "igen", "sim", "kyllä")
+YES = ("ja", "j", "oui", "o", "si", "sí", "sì", "s", "tak", "t", "da", "ano", "igen", "sim", "kyllä")
 NO = ("nein", "n", "non", "no", "nie", "ne", "nem", "não", "ei", "f")
 MONTH_NAMES = (
     "jan feb mär apr mai jun jul aug sep okt nov dez",
@@ -72,7 +73,9 @@ def propose_written(source: DataSource, sheet: str = "") -> Written:
 
 def _of_frame(head: pl.DataFrame) -> Written:
     """What may be said of rows that are no text."""
-    texts = [s.str.strip_chars().drop_nulls().to_list() for s in head.get_columns() if s.dtype == pl.String]
+    texts = [
+        s.str.strip_chars().drop_nulls().to_list() for s in plain_texts(head).get_columns() if s.dtype == pl.String
+    ]
     found = _forms(texts, PLAIN)
     return Written(missing=found.missing, true=found.true, false=found.false)
 
@@ -131,7 +134,7 @@ def _forms(columns: Sequence[Sequence[str]], written: Written) -> Written:
     dates = Counter(form for values in known if (form := _dates(values)))
     form = dates.most_common(1)[0][0] if dates else ""
     commas = [values for values in known if _most(values, _COMMAS) and any("," in v for v in values)]
-    points = [values for values in known if _most(values, _POINTS) and any(re.search(r"[,\s]", v) for v in values)]
+    points = [values for values in known if _most(values, _POINTS) and any(re.search(r"[,\s']", v) for v in values)]
     decimal, grouped = (",", commas) if commas and written.separator != "," else (".", points)
     marks = (GROUPS.search(v) for values in grouped for v in values)
     groups = Counter(found[1] for found in marks if found and found[1] != decimal)

@@ -73,10 +73,9 @@ class FrameSource:
         return "data frame" if self.dataset is None else f"data frame “{self.dataset}”"
 
     def frames(self, party: str, columns: Mapping[str, Column], own: Source) -> Iterator[pl.DataFrame]:
-        from colonnade.data.forms import plain_frame
         from colonnade.data.frames import select_from
 
-        return iter([plain_frame(party, select_from(party, self.frame, columns, own.ids), columns, own.written)])
+        return iter([select_from(party, self.frame, columns, own.ids, own.written)])
 
     def header(self, written: Written = PLAIN) -> list[str]:
         """The names of its columns."""
@@ -89,7 +88,9 @@ class FrameSource:
                 f"party {party}: a data frame needs a name where a ledger is kept: frames of that name are the same "
                 "data set, whatever rows they have"
             )
-        return DataSet(self.dataset, hashlib.sha256(self.frame.write_csv().encode()).hexdigest())
+        from colonnade.data.storage import plain_texts
+
+        return DataSet(self.dataset, hashlib.sha256(plain_texts(self.frame).write_csv().encode()).hexdigest())
 
 
 @dataclass(frozen=True)
@@ -108,10 +109,8 @@ class AddressSource:
 
     def frames(self, party: str, columns: Mapping[str, Column], own: Source) -> Iterator[pl.DataFrame]:
         from colonnade.data.addresses import address_frames
-        from colonnade.data.forms import plain_frame
 
-        found = address_frames(self, party, columns, own.ids)
-        return (plain_frame(party, frame, columns, own.written) for frame in found)
+        return address_frames(self, party, columns, own.ids, own.written)
 
     def header(self, written: Written = PLAIN) -> list[str]:
         """The names of its columns."""
@@ -210,10 +209,9 @@ class Source:
         from colonnade.data.frames import chosen_from
         from colonnade.data.ids import id_names
         from colonnade.data.people import read_columns
-        from colonnade.data.reading import filed
 
-        wanted = dict.fromkeys([*filed(read_columns(party, columns)), *id_names(self.ids)])
-        return replace(self, data=FrameSource(chosen_from(party, data, list(wanted)), known))
+        frame = chosen_from(party, data, read_columns(party, columns), id_names(self.ids))
+        return replace(self, data=FrameSource(frame, known))
 
 
 def is_frame(data: Any) -> bool:

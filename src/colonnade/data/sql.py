@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
-from datetime import date, datetime
-from decimal import Decimal
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ from urllib.parse import quote
 
 import polars as pl
 
+from colonnade.data.frames import typed
 from colonnade.foundation.errors import DataError, NoDataError, StudyError
 
 Row = tuple[Any, ...]
@@ -73,10 +72,16 @@ def _duckdb(address: str, file: Path, query: str, rows: int) -> Iterator[tuple[l
 def _sqlite(address: str, file: Path, query: str, rows: int) -> Iterator[tuple[list[str], list[Row]]]:
     try:
         with closing(sqlite3.connect(f"file:{quote(str(file.resolve()))}?mode=ro", uri=True)) as connection:
+            # A text that is not in UTF-8 is an undeclared one; no record ends the reading.
+            connection.text_factory = _decoded
             connection.execute("begin")
             yield from _blocks(connection.execute(query), rows)
     except (sqlite3.Error, sqlite3.Warning) as error:
         raise DataError(f"{address} cannot be read: {_first(error)}") from None
+
+
+def _decoded(text: bytes) -> str:
+    return text.decode(errors="replace")
 
 
 def _blocks(cursor: Any, rows: int) -> Iterator[tuple[list[str], list[Row]]]:
@@ -90,32 +95,7 @@ def _first(error: BaseException) -> str:
     return str(error).strip().partition("\n")[0] or type(error).__name__
 
 
-def frame_of(names: Sequence[str], rows: Sequence[Row], numbers: Sequence[str]) -> pl.DataFrame:
+def frame_of(names: Sequence[str], rows: Sequence[Row], numbers: Collection[str]) -> pl.DataFrame:
     """A block of rows as a frame; decimals become floats in `numbers`, and the texts that they are elsewhere."""
     by_name = dict(zip(names, zip(*rows, strict=True) if rows else [()] * len(names), strict=True))
-    return pl.DataFrame([_series(name, values, name in numbers) for name, values in by_name.items()])
-
-
-def _series(name: str, values: Sequence[Any], number: bool) -> pl.Series:
-    kinds = {type(value) for value in values} - {type(None)}
-    if Decimal in kinds and number:
-        values = [float(v) if isinstance(v, Decimal) else v for v in values]
-        kinds = (kinds - {Decimal}) | {float}
-    if kinds <= {int, float} and float in kinds:
-        return pl.Series(name, values, dtype=pl.Float64, strict=False)
-    for kind, dtype in ((int, pl.Int64), (bool, pl.Boolean), (str, pl.String), (date, pl.Date)):
-        if kinds == {kind} and not (kind is int and _beyond(values)):
-            return pl.Series(name, values, dtype=dtype)
-    if kinds == {datetime} and all(value is None or value.tzinfo is None for value in values):
-        return pl.Series(name, values, dtype=pl.Datetime)
-    return pl.Series(name, [None if value is None else _text(value) for value in values], dtype=pl.String)
-
-
-def _beyond(values: Sequence[Any]) -> bool:
-    return any(value is not None and not -(2**63) <= value < 2**63 for value in values)
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, (date, datetime)):
-        return value.isoformat()
-    return format(value, "f") if isinstance(value, Decimal) and value.is_finite() else str(value)
+    return pl.DataFrame([typed(name, values, name in numbers) for name, values in by_name.items()])

@@ -134,6 +134,11 @@ def as_texts(series: pl.Series) -> pl.Series:
     return series.cast(pl.String)
 
 
+def plain_texts(frame: pl.DataFrame) -> pl.DataFrame:
+    """A frame whose columns of several types are texts."""
+    return frame.with_columns(as_texts(series) for series in frame.get_columns() if series.dtype == pl.Object)
+
+
 def id_texts(series: pl.Series) -> pl.Series:
     """Ids as texts; whole numbers that a missing value turned into floats are whole numbers, an empty text is no id."""
     if series.dtype.is_float():

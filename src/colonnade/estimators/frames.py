@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from colonnade.data.frames import NO, YES, is_missing, level_of
+from colonnade.data.frames import NO, YES, is_missing, level_of, one_by_one, typed
 from colonnade.foundation.errors import DataError, SchemaError
 from colonnade.foundation.schema import Column, Storage
 
@@ -82,14 +82,10 @@ def series_of(name: str, column: Column, values: NDArray[Any]) -> pl.Series:
         return pl.Series(name, [None if is_missing(v) else str(v) for v in values], dtype=pl.String)
     if values.dtype.kind in "mM":
         raise DataError(f"column {name} must hold numbers, got dates or times")
-    if values.dtype.kind == "O":
-        values = np.array([np.nan if is_missing(value) else value for value in values], dtype=object)
-    try:
-        return pl.Series(name, values.astype(np.float64))
-    except (TypeError, ValueError):
-        if any(hasattr(value, "isoformat") for value in values):
-            raise DataError(f"column {name} must hold numbers, got dates or times") from None
-        return pl.Series(name, [None if is_missing(value) else str(value) for value in values], dtype=pl.String)
+    found = typed(name, values.tolist(), number=True)
+    if found.dtype.is_temporal() or any(hasattr(value, "isoformat") for value in found if found.dtype == pl.Object):
+        raise DataError(f"column {name} must hold numbers, got dates or times")
+    return one_by_one("", found, column) if found.dtype == pl.Object else found
 
 
 def classes_of(label: Column, y: NDArray[Any]) -> NDArray[Any]:
