@@ -113,7 +113,7 @@ def check_study(study: StudySpec, strict: bool = False) -> Checked:
         elif common < 2:
             found.append(_too_few(common))
         found += _policies(study, tables, matched)
-        found += _terms(study, common)
+        found += _terms(study, common, strict)
     return Checked(agreement.name, found, common)
 
 
@@ -305,7 +305,7 @@ def _common(study: StudySpec, tables: Mapping[str, Table]) -> tuple[list[CheckIt
     if (differently := written_differently(ids, terms.form, terms.parts, several)) is not None:
         told, write = differently
         stated = any(source.form is not None for source in study.sources.values())
-        return [CheckItem(ALL, not stated, told, write)], now
+        return [CheckItem(ALL, not stated, told, write), *([_too_few(now)] if stated and now < 2 else [])], now
     return [_too_few(now)] * (now < 2), now
 
 
@@ -327,17 +327,17 @@ def _policies(study: StudySpec, tables: Mapping[str, Table], matched: bool) -> l
     return found
 
 
-def _terms(study: StudySpec, common: int | None) -> list[CheckItem]:
-    """What a plan for so many records warns of."""
+def _terms(study: StudySpec, common: int | None, strict: bool) -> list[CheckItem]:
+    """What a plan for so many records warns of; `strict` refuses a plan with any warning."""
     if common is None or common < 2:
         return []
     try:
         session = study.session(common)
         exposed = min(session.exposures, key=lambda exposure: exposure.key.bits, default=None)
-        notes = session.warnings()
+        found = [CheckItem(STUDY, strict, note) for note in session.warnings()]
         if exposed is not None and exposed.key.bits < KEY_BITS:
             told = f"a policy would refuse what leaves under {KEY_BITS} bits of a key: {exposed.tell()}"
-            notes.append(f"{told}; {session.leave_bits(exposed, KEY_BITS)}")
-        return [CheckItem(STUDY, False, note) for note in notes]
+            found.append(CheckItem(STUDY, False, f"{told}; {session.leave_bits(exposed, KEY_BITS)}"))
+        return found
     except ColonnadeError as error:
         return [CheckItem(STUDY, True, str(error))]
