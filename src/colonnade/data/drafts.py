@@ -161,7 +161,7 @@ def draft_party(
     written = propose_written(source)
     peek = {series.name: _typed(series, written) for series in _peek(source, written).get_columns()}
     id_column = _id_among(peek)
-    columns = {name: _guess(series) for name, series in peek.items() if name != id_column}
+    columns = {name: _guess(series) for name, series in peek.items() if name and name != id_column}
     rows = _observe(source, written, columns) if public else None
     name = party or (source.dataset if isinstance(source, AddressSource) else source.path.name.partition(".")[0])
     repeated = id_column is not None and bool(peek[id_column].drop_nulls().is_duplicated().any())

@@ -51,6 +51,7 @@ PLAIN_WORDS = {
     "[party.NAME.read]",
     "found more fields": "a row has more fields than the header",
     "empty CSV": "it is empty",
+    "CSV malformed": 'a quote (") stands in a cell that has none around it: quote such a cell, and double the quote',
 }
 OTHER_FILES = {
     b"PK\x03\x04": "a zip file or a spreadsheet (save that as .xlsx)",
