@@ -86,8 +86,11 @@ deviations of its noise and rounding (of the last study, where there are many).
 
 def main() -> None:
     kept = json.loads(KEPT.read_text(encoding="utf-8")) if KEPT.exists() else {}
+    failed = 0
     for name in sys.argv[1:]:
-        ran = subprocess.run([sys.executable, *PROGRAMS[name], "--json"], cwd=ROOT, capture_output=True, check=True)
+        ran = subprocess.run([sys.executable, *PROGRAMS[name], "--json"], cwd=ROOT, stdout=subprocess.PIPE)
+        # What was found is written down, and the command fails with it.
+        failed = failed or ran.returncode
         kept[name] = json.loads(ran.stdout)
     KEPT.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     parts = [
@@ -97,6 +100,7 @@ def main() -> None:
     parts += [section(kept[key]) for key, section in (("fuzz", fuzz_section), ("load", load_section)) if key in kept]
     parts.append(SECRETS)
     publish("robustness", "\n".join(parts))
+    sys.exit(failed)
 
 
 if __name__ == "__main__":

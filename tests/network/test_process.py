@@ -19,10 +19,10 @@ import pytest
 
 pytest.importorskip("psutil", reason="the extra flare is not installed")
 
-from colonnade.cli.deployment import _teller
+from colonnade.cli.deployment import _sayer, _teller
 from colonnade.consent.entries import EntryKind
 from colonnade.consent.guard import ConsentGuard, PolicyGuard
-from colonnade.flare.launch import follow
+from colonnade.flare.launch import KEPT_JOBS, follow
 from colonnade.flare.party_job import WatchedGuard, watched
 from colonnade.flare.process import RUNNING, ParentWatch, alone, stands, write_starter
 from colonnade.flare.status import Spend, StatusFile, last_word, look
@@ -203,6 +203,35 @@ def test_a_session_that_begins_as_another_ends_is_told(tmp_path: Path) -> None:
     quiet.set()
     follower.join()
     assert [content["job"] for content in told] == ["first", "second"]
+
+
+def test_a_terminal_that_is_gone_keeps_no_site_from_its_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a party that was started in a window, or behind a pipe, that has been closed."""
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w", buffering=1) as terminal, monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", terminal)
+        _sayer("bank")("connected")
+        _teller("bank")({"job": "j", "step": "open", "done": True, "ok": True, "sentence": "the release was opened"})
+        with pytest.raises(BrokenPipeError):
+            terminal.write("it is gone\n")
+        os.dup2(os.open(os.devnull, os.O_WRONLY), write)
+
+
+def test_old_jobs_go_when_a_session_has_ended(tmp_path: Path) -> None:
+    """A site that is never restarted keeps no more of them."""
+    for number in range(KEPT_JOBS + 5):
+        (tmp_path / f"0c40d202-3c07-4370-b918-{number:012x}").mkdir()
+    quiet, told = threading.Event(), list[dict[str, Any]]()
+    (tmp_path / "status.json").write_text(json.dumps({"job": "j", "pid": os.getpid(), "step": "open", "done": True}))
+    follower = threading.Thread(target=follow, args=(tmp_path / "status.json", told.append, quiet, "server"))
+    follower.start()
+    deadline = time.monotonic() + 10
+    while len(list(tmp_path.iterdir())) > KEPT_JOBS + 1 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    quiet.set()
+    follower.join()
+    assert told and len(list(tmp_path.iterdir())) == KEPT_JOBS + 1
 
 
 def test_what_the_engine_leaves_in_cycles_is_let_go(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -246,7 +247,12 @@ def _run_prediction(folder: Path, wait: float, json: bool, study: str) -> None:
 
 
 def _sayer(name: str) -> Callable[[str], None]:
-    return lambda sentence: typer.echo(f"{name}: {sentence}", err=True)
+    def say(sentence: str) -> None:
+        # A terminal that is gone keeps no site from its sessions, nor its log and its figures from being kept.
+        with suppress(OSError):
+            typer.echo(f"{name}: {sentence}", err=True)
+
+    return say
 
 
 def _teller(name: str) -> Callable[[dict[str, Any]], None]:
@@ -254,25 +260,25 @@ def _teller(name: str) -> Callable[[dict[str, Any]], None]:
     from colonnade.report.progress import NAMES
     from colonnade.sites.site import NOT_PRIVATE
 
-    last: list[str] = ["", "", ""]
+    say, last = _sayer(name), ["", "", ""]
 
     def tell(content: dict[str, Any]) -> None:
         job, step = str(content.get("job", "")), str(content.get("step", ""))
         if job != last[0] and content.get("seeded"):
-            typer.echo(f"{name}: {NOT_PRIVATE}", err=True)
+            say(NOT_PRIVATE)
         # Ledgers and releases have the session's own id, which is known once all are there.
         session = str(content.get("session") or "")
         which = f"session {session[:16]}" if session else f"job {job[:8]}"
         if session and job == last[0] and not last[2]:
-            typer.echo(f"{name}: job {job[:8]} is session {session[:16]}", err=True)
+            say(f"job {job[:8]} is session {session[:16]}")
         if [job, step] != last[:2] and not content.get("done"):
             names = NAMES if content.get("spends", True) else {**NAMES, **SCORING}
-            typer.echo(f"{name}: {which}: {names.get(step, 'waiting for the others')}", err=True)
+            say(f"{which}: {names.get(step, 'waiting for the others')}")
         if content.get("done"):
             mark = "done" if content.get("ok") else f"ended without {content.get('what')}"
-            typer.echo(f"{name}: {which}: {mark}: {content.get('sentence')}", err=True)
+            say(f"{which}: {mark}: {content.get('sentence')}")
             if spend := content.get("spend"):
-                typer.echo(f"{name}: {which}: {_spending(spend)}", err=True)
+                say(f"{which}: {_spending(spend)}")
         last[:] = [job, step, session]
 
     return tell

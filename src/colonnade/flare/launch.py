@@ -14,6 +14,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -203,10 +204,12 @@ def keep_storage_here(folder: Path) -> None:
 
 def clear_old_jobs(folder: Path) -> None:
     """Remove FLARE's folders of sessions long past; what they ended with stays in log.txt."""
-    jobs = [place for place in folder.iterdir() if JOB.fullmatch(place.name) and place.is_dir()]
-    jobs.sort(key=lambda place: place.stat().st_mtime)
-    for place in jobs[:-KEPT_JOBS]:
-        shutil.rmtree(place, ignore_errors=True)
+    # The engine may remove one at the same time.
+    with suppress(OSError):
+        jobs = [place for place in folder.iterdir() if JOB.fullmatch(place.name) and place.is_dir()]
+        jobs.sort(key=lambda place: place.stat().st_mtime)
+        for place in jobs[:-KEPT_JOBS]:
+            shutil.rmtree(place, ignore_errors=True)
 
 
 def _run(site: Site, main: Any, names: list[str], tell: Tell, say: Say, away: Callable[[], str], **more: Any) -> int:
@@ -298,4 +301,5 @@ def follow(path: Path, tell: Tell, quiet: threading.Event, role: str) -> None:
             log.info("session %s (job %s): %s", content.get("session"), content.get("job"), content.get("sentence"))
         tell(content)
         if content.get("done"):
+            clear_old_jobs(path.parent)
             gc.collect()
