@@ -12,9 +12,11 @@ from colonnade.analysis.solve import solve
 from colonnade.foundation.errors import SchemaError, StudyError
 from colonnade.foundation.expressions import expression_bounds, parse_expression
 from colonnade.foundation.randomness import Randomness
-from colonnade.foundation.schema import Numeric, Schema, column_from, column_to, derive_columns
+from colonnade.foundation.schema import Column, Numeric, Schema, column_from, column_to, derive_columns
 from colonnade.mechanism.objective import Task
 from colonnade.model import publish, score_files
+from colonnade.planning.agreement import Agreement
+from colonnade.planning.variants import compare, read_choices
 from colonnade.runs import RunOptions, fit
 from colonnade.study import read_study
 
@@ -61,9 +63,33 @@ def test_domains_and_names_are_checked() -> None:
         ({"x": "x^2"}, "name of a declared column"),
         ({"l": {"of": "x", "bins": [0], "knots": [1]}}, "both"),
         ({"l": "x - x + 1e400"}, "finite"),
+        ({"c": {"of": "x", "knots": [1]}}, "name of a declared column"),
+        ({"l": {"of": "x", "knots": [1, 1]}}, "makes the column l>1, and there is another"),
+        ({"l": {"of": "x", "knots": [1]}, "l>1": "x^2"}, "l>1"),
     ):
         with pytest.raises(SchemaError, match=told):
             derive_columns(declared, columns, "[party.a.derived]")
+
+
+def test_no_column_takes_the_place_of_another() -> None:
+    """Before 0.2.0 a spline's column replaced a declared one of its name, and knots alike in six digits were one."""
+    columns: dict[str, Column] = {"x": Numeric(0.0, 1e7), "l>30": Numeric(0.0, 1.0)}
+    with pytest.raises(SchemaError, match="makes the column l>30, and there is another of this name"):
+        derive_columns({"l": {"of": "x", "knots": [30]}}, columns, "[party.a.derived]")
+    found = derive_columns({"z": {"of": "x", "knots": [1234567, 1234568]}}, columns, "[party.a.derived]")
+    assert list(found) == ["z>1234567", "z>1234568"]
+
+
+def test_bounds_that_are_compared_take_derived_columns_along() -> None:
+    x, square = {"kind": "numeric", "low": 0, "high": 2}, {"kind": "derived", "of": "x^2", "low": 0, "high": 4}
+    schema = Schema.of({"a": {"x": x, "y": x, "s": square | {"bins": [0.5, 3]}}})
+    agreement = Agreement.from_terms("s", schema, "y", Task.LINEAR, 1.0)
+    for name in ("bounds", "bounds:x"):
+        (found,) = compare(agreement, 1000, {name: [0.5]})
+        assert found.refused is None and found.agreement is not None
+        own = found.agreement.schema.parties["a"]["s"]
+        assert (own.bounds, own.edges) == ((0, 1), (0, 0.5, 1))
+    assert read_choices(["bins:a=b=0,5"]) == {"bins:a=b": [0, 5]}
 
 
 def test_stated_bounds_must_be_the_derived_ones() -> None:

@@ -17,7 +17,7 @@ from colonnade.audit.pairs import candidates, middle
 from colonnade.data.table import table_from
 from colonnade.foundation.columns import column_from, column_to
 from colonnade.foundation.errors import DataError, MissingError, SchemaError
-from colonnade.foundation.kinds import days_of
+from colonnade.foundation.kinds import Boolean, days_of
 from colonnade.foundation.names import ColumnRef, Coordinate
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.objective import Task
@@ -44,6 +44,9 @@ def test_truth_values_are_read_however_they_are_written() -> None:
     assert column_to(filled) == {"kind": "boolean", "fill": "true"} and column_from("s", column_to(filled)) == filled
     with pytest.raises(SchemaError, match="column s: fill must be true or false, got fill='perhaps'"):
         column_from("s", {"kind": "boolean", "fill": "perhaps"})
+    with pytest.raises(SchemaError, match="fill must be true or false"):
+        Boolean(fill="perhaps")
+    assert Boolean(fill="YES") == filled
 
 
 def test_dates_are_days_between_declared_ends() -> None:

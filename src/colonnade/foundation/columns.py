@@ -197,6 +197,10 @@ class Column(ABC):
     def require_sources(self, name: str, columns: Mapping[str, Column]) -> None:  # noqa: B027 - most have none
         """Raise SchemaError where what it is computed from is not as it states."""
 
+    def follow(self, name: str, columns: Mapping[str, Column]) -> Column:
+        """The column once its sources have other bounds."""
+        return self
+
     def compute(self, values: Mapping[str, NDArray[Any]], columns: Mapping[str, Column]) -> NDArray[Any]:
         """Its stored values from those of its sources."""
         raise SchemaError(f"a {self.kind} column is read from a file, and computed of no others")

@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.foundation.columns import BINS, LEVEL, Column, Numbers, Numeric, Storage, register_kind
+from colonnade.foundation.columns import BINS, LEVEL, Column, Numbers, Numeric, Storage, cut_texts, register_kind
 from colonnade.foundation.errors import SchemaError
 from colonnade.foundation.expressions import Expression, expression_bounds, parse_expression
 from colonnade.foundation.shown import shown
@@ -59,6 +59,10 @@ class Derived(Numeric):
                 f"column {name}: the bounds of {shown(self.of_columns)} are {bounds[0]!r} to {bounds[1]!r}, got "
                 f"low={self.low!r}, high={self.high!r}"
             )
+
+    def follow(self, name: str, columns: Mapping[str, Column]) -> Column:
+        low, high = derived_bounds(name, self.expression, columns)
+        return replace(self, low=low, high=high, bins=tuple(b for b in self.bins if low < b < high))
 
     def compute(self, values: Mapping[str, NDArray[Any]], columns: Mapping[str, Column]) -> Numbers:
         """Of values clipped to their bounds; what leaves its own bounds, or is no number, the gate projects."""
@@ -124,6 +128,8 @@ def derive_columns(declared: Mapping[str, Any], columns: Mapping[str, Column], w
         if name in columns:
             raise SchemaError(f"{where} {name} must not have the name of a declared column")
         for each, text, bins in _parts(name, table, where):
+            if each in columns or each in found:
+                raise SchemaError(f"{where} {name} makes the column {each}, and there is another of this name")
             low, high = derived_bounds(each, parse_expression(text), columns)
             try:
                 found[each] = Derived(low, high, bins, None, text, model=table.get("model", BINS))
@@ -142,4 +148,5 @@ def _parts(name: str, table: Mapping[str, Any], where: str) -> list[tuple[str, s
     knots = table["knots"]
     if not all(isinstance(k, (int, float)) and not isinstance(k, bool) for k in knots):
         raise SchemaError(f"{where} {name}: knots must be numbers, got {shown(knots)}")
-    return [(f"{name}>{knot:g}", f"hinge({table['of']}, {knot:.17g})", ()) for knot in knots]
+    texts = zip(cut_texts(knots), knots, strict=True)
+    return [(f"{name}>{text}", f"hinge({table['of']}, {knot:.17g})", ()) for text, knot in texts]

@@ -50,15 +50,13 @@ class Boolean(Column):
     has_levels = True
     spelled = SPELLED
 
-    @classmethod
-    def of(cls, declared: Mapping[str, Any]) -> Self:
-        fill = declared.get("fill")
-        if fill is None:
-            return cls()
-        found = SPELLED.get(str(fill).lower())
-        if found is None:
-            raise SchemaError(f"fill must be true or false, got fill={shown(fill)}")
-        return cls(found)
+    def __post_init__(self) -> None:
+        if self.fill is not None:
+            found = SPELLED.get(str(self.fill).lower())
+            if found is None:
+                raise SchemaError(f"fill must be true or false, got fill={shown(self.fill)}")
+            self.settle(fill=found)
+        super().__post_init__()
 
     @property
     def all_levels(self) -> tuple[str, ...]:

@@ -153,10 +153,14 @@ class Schema:
         return None
 
     def changed(self, columns: Mapping[ColumnRef, Column]) -> Schema:
-        """The schema with other declarations of these columns."""
+        """The schema with other declarations of these columns; what is derived from them has the bounds that follow."""
         own = {party: dict(declared) for party, declared in self.parties.items()}
         for (party, name), column in columns.items():
             own[party][name] = column
+        for ref, column in self.columns.items():
+            sources = [ColumnRef(ref.party, source) for source in column.sources]
+            if any(source in columns and columns[source].bounds != self.columns[source].bounds for source in sources):
+                own[ref.party][ref.column] = own[ref.party][ref.column].follow(ref.column, own[ref.party])
         return replace(self, parties=own)
 
     def to(self) -> dict[str, dict[str, dict[str, Any]]]:

@@ -190,7 +190,8 @@ def read_choices(texts: Sequence[str]) -> dict[str, list[Value]]:
     """Choices as a person writes them: "epsilon=0.1,1"."""
     out: dict[str, list[Value]] = {}
     for text in texts:
-        name, separator, values = text.partition("=")
+        # No value has such a mark, and a column's name may.
+        name, separator, values = text.rpartition("=")
         name = name.strip()
         if not separator or not values.strip():
             raise StudyError(f'a comparison is written as "epsilon=0.1,1", got {shown(text)}')
