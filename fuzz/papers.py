@@ -29,7 +29,6 @@ from colonnade.audit.verdict import (
     sign_finding,
     write_finding,
     write_start,
-    write_verdict,
 )
 from colonnade.flare.certificates import parse_list
 from colonnade.flare.renewal import request_fingerprint
@@ -116,7 +115,8 @@ def _audit() -> SessionAudit:
 @cache
 def _verdicts() -> list[bytes]:
     start = json.loads(write_start(SESSION, "b", AUDITOR))
-    return [write_start(SESSION, "b", AUDITOR), write_finding(_audit(), [], start), write_verdict(_audit(), AUDITOR)]
+    verdict = sign_finding(write_finding(_audit()), AUDITOR)
+    return [write_start(SESSION, "b", AUDITOR), write_finding(_audit(), [], start), verdict]
 
 
 def verdicts() -> list[bytes]:

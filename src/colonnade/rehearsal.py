@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import nan
 from typing import Any
 
 import numpy as np
@@ -123,13 +122,11 @@ def rehearse(
     rows: int | None = None,
     *,
     releases: int = DRAWS,
-    splits: int = SPLITS,
     seed: int = 0,
-    clear_splits: int = SPLITS,
 ) -> Expectation:
     """How good a model of n records would be, from public rows like theirs: many releases, each tested.
 
-    `clear_splits` of the splits are also solved without noise.
+    Each split of the rows is also solved without noise.
     """
     _require_regression(agreement)
     have = _common_rows(tables)
@@ -138,16 +135,15 @@ def rehearse(
     found: dict[str, list[float]] = {}
     clear: dict[str, list[float]] = {}
     trivial: dict[str, list[float]] = {}
-    for split in range(splits):
+    for split in range(SPLITS):
         # Every plan that is compared has the same splits.
         order = np.argsort(uniform(seeded(seed, f"split {split}"), have), kind="stable")
         randomness = seeded(seed, f"noise {split}")
         kept = max(1, round(TESTED * have))
         stage = _Stage(agreement, tables, order[kept:][:n], order[:kept])
-        draws = len(range(split, releases, splits))
+        draws = len(range(split, releases, SPLITS))
         _gather(found, stage.scores(session, randomness, draws))
-        if split < clear_splits:
-            _gather(clear, stage.scores(_clear(agreement, n), randomness, 1))
+        _gather(clear, stage.scores(_clear(agreement, n), randomness, 1))
         _gather(trivial, [stage.trivial()])
     measures = {
         name: Quality(
@@ -156,7 +152,7 @@ def rehearse(
             float(np.quantile(values, 0.05)),
             float(np.quantile(values, 0.95)),
             float(np.mean(trivial[name])),
-            float(np.mean(clear[name])) if clear else nan,
+            float(np.mean(clear[name])),
         )
         for name, values in found.items()
     }

@@ -15,6 +15,7 @@ import pytest
 import colonnade as cn
 from colonnade import runs
 from colonnade.consent.ledger import Ledger
+from colonnade.data.sources import FileSource, Source
 from colonnade.data.table import Table, open_table, read_table, table_from
 from colonnade.estimators import VerticalLinearRegression
 from colonnade.foundation.columns import Column, column_from, column_to
@@ -307,7 +308,7 @@ def test_a_missing_id_leaves_the_other_ids_as_they_are(tmp_path: Path) -> None:
     assert table.left_out.missing == 2 and table.left_out.repeated == 1
     assert list(table.values["x"]) == [0.1, 0.3]  # type: ignore[arg-type]
     # Rows that are taken in their order all stay: leaving one out would shift the others.
-    kept = read_table("p", tmp_path / "p.parquet", {"x": cn.Numeric(0, 1)}, "person", matched=False)
+    kept = Source(FileSource(tmp_path / "p.parquet"), "person").read("p", {"x": cn.Numeric(0, 1)}, matched=False)
     assert kept.rows == 5 and not kept.left_out.count
 
 

@@ -17,7 +17,7 @@ pytest.importorskip("nvflare", reason="the extra flare is not installed")
 
 from colonnade.audit.quoted import Statement
 from colonnade.audit.session import AuditOutcome, SessionAudit, audit_session, judge, replay, unproduced
-from colonnade.audit.verdict import FORMAT, note_audit, read_verdict, said_of, write_verdict
+from colonnade.audit.verdict import FORMAT, note_audit, read_verdict, said_of, sign_finding, write_finding
 from colonnade.flare.signing import CertificateChecker
 from colonnade.foundation.errors import SignatureError, SiteError
 from colonnade.protocol.coins import BIND, Opening
@@ -291,7 +291,9 @@ def test_what_was_not_kept_is_made_again_by_its_senders(tmp_path: Path) -> None:
     alone = audit(kept)
     assert alone.outcome is AuditOutcome.NOT_SHOWN and alone.missing
     assert any("was not kept" in told for told in alone.left_out)
-    assert "is not shown to have followed the protocol" in said_of(read_verdict(write_verdict(alone, key())))
+    assert "is not shown to have followed the protocol" in said_of(
+        read_verdict(sign_finding(write_finding(alone), key()))
+    )
     came: list[Envelope] = []
     for _ in range(3):
         for name in NAMES:
@@ -470,7 +472,7 @@ def test_another_plan_of_the_software_convicts_nobody(signed: Path, tmp_path: Pa
 def guilty(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     found = audit(session(tmp_path_factory.mktemp("guilty"), plant=another_submission))
     assert found.outcome is AuditOutcome.DEVIATED and found.quotes
-    return write_verdict(found, key())
+    return sign_finding(write_finding(found), key())
 
 
 def key() -> Ed25519PrivateKey:
@@ -480,10 +482,10 @@ def key() -> Ed25519PrivateKey:
 def test_verdicts_of_others(signed: Path, tmp_path: Path) -> None:
     kept = copied(signed, tmp_path)
     found = audit(kept)
-    verdict = read_verdict(write_verdict(found, key()))
+    verdict = read_verdict(sign_finding(write_finding(found), key()))
     with pytest.raises(SiteError, match="about another session"):
         note_audit(kept[PEER], {**verdict, "session": "ab" * 32})
-    stranger = read_verdict(write_verdict(replace(found, party="mallory"), key()))
+    stranger = read_verdict(sign_finding(write_finding(replace(found, party="mallory")), key()))
     with pytest.raises(SiteError, match="is about mallory, and the session had bank, town, works"):
         note_audit(kept[PEER], stranger)
 

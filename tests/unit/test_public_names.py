@@ -25,7 +25,7 @@ PATHS = {
     "colonnade.analysis.question": {"Question"},
     "colonnade.analysis.released": {"Released"},
     "colonnade.analysis.request": {"ModelRequest"},
-    "colonnade.analysis.solve": {"FittedModel", "ridge_path", "solve"},
+    "colonnade.analysis.solve": {"FittedModel", "solve"},
     "colonnade.analysis.synthesis": {"fit_release", "synthesize"},
     "colonnade.analysis.tables": {"Tables"},
     "colonnade.cli": {"app", "main"},

@@ -79,13 +79,13 @@ class PairModel:
         return shares
 
 
-def fit_maxent(target: TargetTables, randomness: Randomness, sweeps: int = SWEEPS, chains: int = CHAINS) -> PairModel:
+def fit_maxent(target: TargetTables, randomness: Randomness, chains: int = CHAINS) -> PairModel:
     """The model whose tables are the target's; on one thread, so that the same seed gives the same model."""
     with one_thread(always=True):
-        return _fit(target, randomness, sweeps, chains)
+        return _fit(target, randomness, chains)
 
 
-def _fit(target: TargetTables, randomness: Randomness, sweeps: int, chains: int) -> PairModel:
+def _fit(target: TargetTables, randomness: Randomness, chains: int) -> PairModel:
     spans, margin = target.spans, np.maximum(target.margin, 1e-7)
     units = units_of(target)
     start = [_pick(margin[s], uniform32(randomness, chains)) for s in spans]
@@ -96,12 +96,12 @@ def _fit(target: TargetTables, randomness: Randomness, sweeps: int, chains: int)
     # The more columns, the more tables pull at one level.
     step, best = STEP * min(1.0, 12.0 / len(spans)), np.inf
     mean = np.zeros_like(target.pairs)
-    for t in range(sweeps):
+    for t in range(SWEEPS):
         tables = walk.sweep(randomness)
         mean += tables / WINDOW
         error = margin - np.diag(tables)
         gap = np.where(target.wanted, target.pairs - tables - np.outer(margin, error) - np.outer(error, margin), 0.0)
-        rate = step * min(1.0, max(0.02, 2.0 * (1.0 - t / sweeps)))
+        rate = step * min(1.0, max(0.02, 2.0 * (1.0 - t / SWEEPS)))
         coupling = _forbid(target, np.clip(walk.coupling + rate * gap * scale, -STEEPEST, STEEPEST))
         walk.move(walk.field + rate * error * margin_scale, coupling, randomness)
         if (t + 1) % WINDOW == 0:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from colonnade.analysis.fit import fit, path
+from colonnade.analysis.fit import fit
 from colonnade.analysis.model import FittedModel
 from colonnade.analysis.question import Held, Question
 from colonnade.foundation.schema import Column
@@ -31,19 +31,3 @@ def solve(
     chosen = None if features is None else tuple(features)
     question = Question(label, task.value, strength=ridge, features=chosen, method=method, intercept=intercept)
     return fit(Held(moments, numbers=numbers or {}), question)
-
-
-def ridge_path(
-    moments: Moments,
-    task: Task,
-    ridges: Sequence[float],
-    *,
-    features: Sequence[str] | None = None,
-    label: str | None = None,
-    intercept: bool = True,
-    numbers: Mapping[int, Column] | None = None,
-) -> tuple[FittedModel, ...]:
-    """One model for each ridge, all from the same release."""
-    chosen = None if features is None else tuple(features)
-    question = Question(label, task.value, features=chosen, intercept=intercept)
-    return tuple(path(Held(moments, numbers=numbers or {}), question, tuple(ridges)))

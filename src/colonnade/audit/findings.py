@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import ks_2samp
 
-from colonnade.audit.bounds import CONFIDENCE, lower_bound
+from colonnade.audit.bounds import lower_bound
 from colonnade.audit.likelihood import Known, Ratio, bare_noise
 from colonnade.audit.pairs import Pair, PairSearch, exact_vector, tables_with
 from colonnade.audit.transcript import Sample, collect
@@ -92,7 +92,6 @@ class Stage:
         samples: Sequence[Sample],
         numbers: int = 0,
         randomness: Randomness | None = None,
-        confidence: float = CONFIDENCE,
     ) -> list[Finding]:
         """What the samples of D and of every neighbour prove, view by view.
 
@@ -106,11 +105,11 @@ class Stage:
             for view, known, claimed, read in attacks(self.session, pair.scope):
                 ratio = Ratio(self.session, base, other, known)
                 one, two = read(ratio, samples[0]), read(ratio, samples[i + 1])
-                proved = lower_bound(one, two, delta, confidence)
+                proved = lower_bound(one, two, delta)
                 drawn = alike = None
                 if bare is not None and read in WHOLE:
                     first = ratio.of_draws(bare[0][known], base)
-                    drawn = lower_bound(first, ratio.of_draws(bare[1][known], other), delta, confidence)
+                    drawn = lower_bound(first, ratio.of_draws(bare[1][known], other), delta)
                     alike = float(ks_2samp(one, first).pvalue)
                 loss = None if read is Ratio.of_cut else ratio.loss()
                 out.append(Finding(view, pair.scope, known, claimed, loss, proved, len(one), drawn, alike))
@@ -175,11 +174,9 @@ class Rehearsal:
     rows: int
 
 
-def rehearse(
-    agreement: Agreement, seconds: float, rows: int | None = None, randomness: Randomness | None = None
-) -> Rehearsal:
+def rehearse(agreement: Agreement, seconds: float, rows: int | None = None) -> Rehearsal:
     """Attack a study's plan on invented data until the time is up; at least one chunk on each data set."""
-    source = Randomness() if randomness is None else randomness
+    source = Randomness()
     stage = Stage(replace(agreement, product="lattice"), rows)
     parts: list[list[Sample]] = [[] for _ in stage.tables]
     end = time.monotonic() + seconds

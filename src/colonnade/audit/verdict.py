@@ -159,11 +159,6 @@ def sign_finding(data: bytes, key: Ed25519PrivateKey) -> bytes:
     return _signed({**content, "format": FORMAT}, key)
 
 
-def write_verdict(found: SessionAudit, key: Ed25519PrivateKey) -> bytes:
-    """In one step, where no auditor was agreed on."""
-    return sign_finding(write_finding(found), key)
-
-
 def read_verdict(data: bytes) -> dict[str, Any]:
     """A verdict that is as its auditor signed it, by an agreed key if there are any."""
     content = _read(data, _Verdict, FORMAT)

@@ -70,42 +70,6 @@ ANYONE = "*"
 SHORTEST_APPROVAL = 16  # hexadecimal: 64 bits, so that no other plan is met by chance
 LARGEST_POLICY = 1 << 20  # 1 MB: a policy is a page, and a mistaken path must not fill memory
 
-POLICY_KEYS = (
-    "party",
-    "partners",
-    "labels",
-    "columns",
-    "interactions",
-    "tasks",
-    "products",
-    "calibrations",
-    "views",
-    "smallest_rows",
-    "smallest_collusion",
-    "smallest_key_bits",
-    "largest_alignments",
-    "largest_attempts",
-    "largest_bits_told",
-    "largest_list",
-    "largest_degree",
-    "largest_owners",
-    "require_approval",
-    "simulation",
-    "scores_to",
-    "keep_evidence",
-    "keep_traffic",
-    "proofs",
-)
-WHOLE_KEYS = (
-    "smallest_rows",
-    "smallest_collusion",
-    "smallest_key_bits",
-    "largest_alignments",
-    "largest_attempts",
-    "largest_bits_told",
-    "largest_degree",
-    "largest_owners",
-)
 SESSION_KEYS = ("epsilon", "delta", "record_epsilon")
 TOTAL_KEYS = ("epsilon", "delta", "rule")
 
@@ -301,47 +265,19 @@ def check_approvals(approved: Collection[str]) -> None:
 
 def read_policy(path: Path) -> Policy:
     """Read and check a policy file."""
-    return _policy(read_toml(path, "policy", LARGEST_POLICY, PolicyError))
+    return policy_from(read_toml(path, "policy", LARGEST_POLICY, PolicyError).content)
 
 
-def policy_from(content: Mapping[str, Any]) -> Policy:
+def policy_from(parsed: Mapping[str, Any]) -> Policy:
     """A policy from its parsed form."""
-    return _policy(Section(content, "the policy file", PolicyError))
-
-
-def _policy(content: Section) -> Policy:
-    content.known(("policy", "session", "total"))
+    content = Section(parsed, "the policy file", PolicyError).known(("policy", "session", "total"))
     for key in ("policy", "session", "total"):
-        if not isinstance(content.content.get(key), Mapping):
+        if not isinstance(parsed.get(key), Mapping):
             raise PolicyError(f"a policy file needs a [{key}] section")
     terms = content.table("policy", "[policy]").known(POLICY_KEYS).need("party", "partners")
     session = content.table("session", "[session]", "session.").known(SESSION_KEYS).need("epsilon")
     whole = content.table("total", "[total]", "total.").known(TOTAL_KEYS).need("epsilon")
-    chosen: dict[str, Any] = {
-        key: terms.texts(key, choices)
-        for key, choices in (
-            ("labels", None),
-            ("columns", None),
-            ("interactions", None),
-            ("tasks", [t.value for t in Task]),
-            ("products", BACKENDS),
-            ("calibrations", [c.value for c in Calibration]),
-            ("scores_to", None),
-        )
-        if key in terms
-    }
-    if "views" in terms:
-        chosen["views"] = tuple(View(v) for v in terms.texts("views", [v.value for v in View]))
-    chosen |= {key: terms.whole(key) for key in WHOLE_KEYS if key in terms}
-    if "largest_list" in terms:
-        is_text = isinstance(terms.content["largest_list"], str)
-        chosen["largest_list"] = terms.choice("largest_list", [TWICE]) if is_text else terms.whole("largest_list")
-    if "keep_evidence" in terms:
-        chosen["evidence_days"] = _days(terms.text("keep_evidence"))
-    if "keep_traffic" in terms:
-        chosen["keep_traffic"] = terms.flag("keep_traffic")
-    if "proofs" in terms:
-        chosen["proofs"] = terms.choice("proofs", PROOFS)
+    chosen = {FIELDS.get(key, key): read(terms, key) for key, read in READERS.items() if key in terms}
     if "record_epsilon" in session:
         chosen["record_epsilon"] = _positive(session, "record_epsilon")
     rule = Rule(whole.choice("rule", [r.value for r in Rule])) if "rule" in whole else None
@@ -349,23 +285,58 @@ def _policy(content: Section) -> Policy:
         cap = Cap(_positive(whole, "epsilon"), _delta(whole), rule)
     except PrivacyError as error:
         raise PolicyError(f"[total]: {error}") from None
-    return Policy(
-        party=terms.text("party"),
-        partners=terms.texts("partners"),
-        epsilon=_positive(session, "epsilon"),
-        cap=cap,
-        delta=_delta(session),
-        require_approval=terms.flag("require_approval"),
-        simulation=terms.flag("simulation"),
-        **chosen,
-    )
+    return Policy(epsilon=_positive(session, "epsilon"), cap=cap, delta=_delta(session), **chosen)
 
 
-def _days(text: str) -> int:
+def _listed(*choices: str) -> Callable[[Section, str], tuple[str, ...]]:
+    return lambda terms, key: terms.texts(key, choices or None)
+
+
+def _views(terms: Section, key: str) -> tuple[View, ...]:
+    return tuple(View(v) for v in terms.texts(key, [v.value for v in View]))
+
+
+def _list_length(terms: Section, key: str) -> int | str:
+    return terms.choice(key, [TWICE]) if isinstance(terms.content[key], str) else terms.whole(key)
+
+
+def _days(terms: Section, key: str) -> int:
+    text = terms.text(key)
     number, _, unit = text.partition(" ")
     if unit not in ("day", "days") or not number.isascii() or not number.isdigit() or not 0 < int(number) < 100_000:
-        raise PolicyError(f'keep_evidence must be a number of days such as "90 days", got {text[:40]!r}')
+        raise PolicyError(f'{key} must be a number of days such as "90 days", got {text[:40]!r}')
     return int(number)
+
+
+READERS: Mapping[str, Callable[[Section, str], Any]] = {
+    "party": Section.text,
+    "partners": _listed(),
+    "labels": _listed(),
+    "columns": _listed(),
+    "interactions": _listed(),
+    "tasks": _listed(*(t.value for t in Task)),
+    "products": lambda terms, key: terms.texts(key, BACKENDS),
+    "calibrations": _listed(*(c.value for c in Calibration)),
+    "views": _views,
+    "smallest_rows": Section.whole,
+    "smallest_collusion": Section.whole,
+    "smallest_key_bits": Section.whole,
+    "largest_alignments": Section.whole,
+    "largest_attempts": Section.whole,
+    "largest_bits_told": Section.whole,
+    "largest_list": _list_length,
+    "largest_degree": Section.whole,
+    "largest_owners": Section.whole,
+    "require_approval": Section.flag,
+    "simulation": Section.flag,
+    "scores_to": _listed(),
+    "keep_evidence": _days,
+    "keep_traffic": Section.flag,
+    "proofs": lambda terms, key: terms.choice(key, PROOFS),
+}
+"""What [policy] may say, and how each key is read."""
+FIELDS = {"keep_evidence": "evidence_days"}
+POLICY_KEYS = tuple(READERS)
 
 
 def _within(rule: str, value: str, allowed: Collection[str], what: str = "session") -> None:

@@ -93,9 +93,9 @@ class DraftColumn:
         return f"{{ {declared} }}" + (f"  # {told}" if told else "")
 
 
-def missing_key(filled: bool, fill: str = "...") -> str:
+def missing_key(filled: bool) -> str:
     """What is proposed for missing values of numbers and days, which are `filled`, or of levels."""
-    return f'"{INDICATOR}", fill = {fill}' if filled else f'"{LEVEL}"'
+    return f'"{INDICATOR}", fill = ...' if filled else f'"{LEVEL}"'
 
 
 @dataclass

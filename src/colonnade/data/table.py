@@ -293,12 +293,11 @@ def read_table(
     id_column: Id = None,
     workers: Workers = HERE,
     *,
-    matched: bool = True,
     written: Written = PLAIN,
 ) -> Table:
     """A party's table from a CSV (plain or compressed) or Parquet file, a folder of either, or a pattern of parts."""
     frames = file_frames(party, path, columns, id_column, written)
-    return gather_table(party, frames, columns, f"{path.name} holds", id_column, matched=matched, workers=workers)
+    return gather_table(party, frames, columns, f"{path.name} holds", id_column, workers=workers)
 
 
 def open_table(

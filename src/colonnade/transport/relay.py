@@ -44,8 +44,7 @@ TICK = 0.25  # seconds between looks at the clock, while nobody says anything
 class Outbox:
     """What waits for a party, a few items in memory, the rest in a file; the first stays until it has arrived."""
 
-    def __init__(self, memory: int = MEMORY) -> None:
-        self._memory = memory
+    def __init__(self) -> None:
         self._items: deque[bytes | tuple[int, int]] = deque()
         self._held = 0
         self._file: IO[bytes] | None = None
@@ -55,7 +54,7 @@ class Outbox:
         """How many items are known to have arrived."""
 
     def put(self, item: bytes) -> None:
-        if self._held + len(item) <= self._memory:
+        if self._held + len(item) <= MEMORY:
             self._items.append(item)
             self._held += len(item)
             return

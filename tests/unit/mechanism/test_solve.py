@@ -12,10 +12,11 @@ from sklearn.linear_model import LogisticRegression
 
 from colonnade.analysis.denoise import denoise
 from colonnade.analysis.equations import chosen_attributes, coordinates_of, equations, target_of
+from colonnade.analysis.fit import path
 from colonnade.analysis.model import FittedModel
 from colonnade.analysis.plausible import plausible_records
-from colonnade.analysis.question import METHODS
-from colonnade.analysis.solve import ridge_path, solve
+from colonnade.analysis.question import METHODS, Held, Question
+from colonnade.analysis.solve import solve
 from colonnade.foundation.errors import ReleaseError, StudyError
 from colonnade.foundation.names import ColumnRef
 from colonnade.mechanism.moments import Attribute, Distribution, Encoding, Layout, Role
@@ -123,15 +124,15 @@ def test_one_release_many_questions() -> None:
     truth = LogisticRegression(C=1e6, max_iter=500).fit(LINEAR.encoded[:, [2, 3, 4, 5, 9]], LINEAR.encoded[:, 8] > 0.5)
     assert level.features == ("colour=green", "colour=blue", "colour=grey", "height", "income")
     assert np.sign(level.coefficients[-1]) == np.sign(truth.coef_[0][-1])
-    path = ridge_path(moments, Task.LINEAR, [0.0, 0.1, 10.0])
-    norms = [float(np.linalg.norm(m.coefficients)) for m in path]
+    models = path(Held(moments), Question(None, "linear"), (0.0, 0.1, 10.0))
+    norms = [float(np.linalg.norm(m.coefficients)) for m in models]
     assert norms[0] > norms[1] > norms[2]
-    assert path[0].freedom > path[2].freedom
+    assert models[0].freedom > models[2].freedom
     y = 2 * LINEAR.target - 1
     fit = least_squares(LINEAR)
     expected_r2 = 1 - np.mean((y - fit[0] - LINEAR.features @ fit[1:]) ** 2) / np.var(y)
-    assert path[0].r_squared == pytest.approx(expected_r2, abs=0.01)
-    assert path[0].r_squared_interval[0] < expected_r2 < path[0].r_squared_interval[1]
+    assert models[0].r_squared == pytest.approx(expected_r2, abs=0.01)
+    assert models[0].r_squared_interval[0] < expected_r2 < models[0].r_squared_interval[1]
 
 
 def test_no_r_squared_without_the_labels_square_nor_for_probabilities_nor_in_noise() -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from colonnade.analysis.tables import Bracketed, CrossTable, Margin, Number, Tables
 
 SHOWN_PAIRS = 20  # a screen; a file has them all
-SHOWN_MAPS = 6  # a screen; a file has them all
+SHOWN_MAPS, PAGE_MAPS = 6, 3  # a screen, and part of a page; a file has them all
 INTERVALS = "Intervals hold the rows' own count in 95 of 100 releases; counts are shrunk to what is most plausible."
 MAP = (
     "Blue: more records than if the columns were independent; orange: fewer. Full colour from twice, or none, of the "
@@ -62,10 +62,9 @@ def crosstables(found: Tables, chosen: Sequence[int], seed: int) -> Answer:
     return Answer("", parts, partial(_facts, found, head, every), warned)
 
 
-def strongest(found: Tables, seed: int = 0, maps: int = 3) -> list[Part]:
+def strongest(found: Tables) -> list[Part]:
     """What depends on what, as the page of a release shows it."""
-    every = every_dependence(found, seed)
-    return [*_dependence(found, every, maps), *map(Passage, interval_notes(found))]
+    return [*_dependence(found, every_dependence(found), PAGE_MAPS), *map(Passage, interval_notes(found))]
 
 
 def interval_notes(tables: Tables, chosen: Sequence[int] = ()) -> list[str]:
