@@ -26,9 +26,10 @@ from colonnade.mechanism.dissection import Block
 from colonnade.mechanism.moments import Role
 from colonnade.mechanism.plan import PrivacyPlan
 from colonnade.protocol.fit import FitParty, FitServer
-from colonnade.protocol.messages import Masked, Piece, masked_from, submission
+from colonnade.protocol.messages import Piece
 from colonnade.protocol.party import PartyRole
 from colonnade.protocol.server import ServerRole
+from colonnade.protocol.submissions import Masked, masked_from, submission
 
 Plant = Callable[[], Any]
 

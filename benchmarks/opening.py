@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from colonnade.protocol.coins import hashed
-from colonnade.protocol.messages import Envelope, Handed, Masked, Step, body_of, encode_body, in_pieces, submission
-from colonnade.protocol.opening import Submissions
+from colonnade.protocol.messages import Envelope, Handed, Step, body_of, encode_body, in_pieces
 from colonnade.protocol.signatures import SUBMISSION
+from colonnade.protocol.submissions import Masked, Submissions, submission
 
 BITS = 40
 CASES: dict[str, tuple[int, tuple[int, ...]]] = {

@@ -44,21 +44,10 @@ from colonnade.model import publish, read_model, write_model
 from colonnade.planning.agreement import Agreement
 from colonnade.planning.session_plan import plan_session
 from colonnade.protocol.fit import FitParty, FitServer
-from colonnade.protocol.messages import (
-    BODIES,
-    MAGIC,
-    VERSION,
-    Assembly,
-    Envelope,
-    Masked,
-    Piece,
-    Step,
-    body_of,
-    masked_from,
-    submission,
-)
+from colonnade.protocol.messages import BODIES, MAGIC, VERSION, Assembly, Envelope, Piece, Step, body_of
 from colonnade.protocol.party import PartyRole
 from colonnade.protocol.server import ServerRole
+from colonnade.protocol.submissions import Masked, masked_from, submission
 from colonnade.protocol.tasks import Unguarded
 from colonnade.runs import run_unguarded
 from colonnade.study import read_study, study_from

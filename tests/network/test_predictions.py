@@ -20,11 +20,12 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.model import PublicModel, Scores, partial_scores, prediction_of, receivers_scores
 from colonnade.planning.prediction import Prediction
 from colonnade.protocol.fit import FitServer
-from colonnade.protocol.messages import Envelope, Piece, Proposal, Step, body_of, encode_body, masked_from
+from colonnade.protocol.messages import Envelope, Piece, Proposal, Step, body_of, encode_body
 from colonnade.protocol.party import PartyRole
 from colonnade.protocol.predict import OpenedScores, PredictParty, PredictServer
 from colonnade.protocol.server import ServerRole
 from colonnade.protocol.signatures import Signer
+from colonnade.protocol.submissions import masked_from
 from colonnade.protocol.tasks import Guard, Unguarded
 from colonnade.runs import RunOptions, predict_guarded
 from colonnade.study import StudySpec

@@ -26,7 +26,6 @@ from colonnade.protocol.messages import (
     JOINING,
     Envelope,
     Go,
-    Masked,
     ParcelBody,
     Piece,
     Proposal,
@@ -34,10 +33,10 @@ from colonnade.protocol.messages import (
     Step,
     body_of,
     encode_body,
-    masked_from,
 )
 from colonnade.protocol.server import ServerRole
 from colonnade.protocol.signatures import LABEL, MASK_KEY, PASSED, SignedTraffic, Signer, statement
+from colonnade.protocol.submissions import Masked, masked_from
 from colonnade.protocol.tasks import NullJournal, ServerTask
 from colonnade.study import StudySpec
 from colonnade.transport.relay import Relay

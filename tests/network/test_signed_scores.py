@@ -13,8 +13,9 @@ from colonnade.crypto.masks import MaskKeys
 from colonnade.foundation.randomness import Randomness, Stream
 from colonnade.model import partial_scores, prediction_of
 from colonnade.planning.prediction import scores_of
-from colonnade.protocol.messages import Envelope, Masked, Piece, Proposal, Step, body_of, encode_body, masked_from
+from colonnade.protocol.messages import Envelope, Piece, Proposal, Step, body_of, encode_body
 from colonnade.protocol.signatures import Signer
+from colonnade.protocol.submissions import Masked, masked_from
 from colonnade.study import StudySpec
 from colonnade.transport.relay import Relay
 from tests.helpers.authority import Authority

@@ -16,7 +16,7 @@ import numpy as np
 
 from colonnade.crypto.product import Contribution
 from colonnade.mechanism.blocks import ExactBlock, NoisyBlock, perturb
-from colonnade.protocol.messages import Masked, submission
+from colonnade.protocol.submissions import Masked, submission
 
 exact = ExactBlock(np.zeros(2, dtype=np.int64))
 noisy: NoisyBlock = perturb(exact, np.ones(2, dtype=np.int64))

@@ -21,7 +21,7 @@ from colonnade.foundation.workers import HERE
 from colonnade.mechanism.moments import Distribution
 from colonnade.mechanism.release import ReleaseRecord
 from colonnade.protocol.fit import FitParty, FitServer, study_digest
-from colonnade.protocol.messages import SMALL, Envelope, Join, Proposal, Step, body_of, encode_body, opened
+from colonnade.protocol.messages import SMALL, Envelope, Join, Proposal, Step, body_of, encode_body, in_pieces
 from colonnade.protocol.own_release import largest_release
 from colonnade.protocol.party import PartyRole
 from colonnade.protocol.server import ServerRole
@@ -86,7 +86,7 @@ def lying(lie: Lie) -> Conversation:
     talk = fit_conversation()
     task = talk.server.task
     assert isinstance(task, FitServer)
-    task.bodies = lambda party: opened(lie(task.release))  # type: ignore[method-assign, arg-type]
+    task.bodies = lambda party: in_pieces(write_release(lie(task.release)))  # type: ignore[method-assign, arg-type]
     return talk
 
 
@@ -127,7 +127,7 @@ def site_conversation(folder: Path, lie: Lie) -> tuple[Conversation, dict[str, F
         task.source, task.planner = (lambda n=name: table(n, False)), PLANS
         roles[name] = PartyRole(task, source)
     server = FitServer(AGREEMENT, "none", PLANS)
-    server.bodies = lambda party: opened(lie(server.release))  # type: ignore[method-assign, arg-type]
+    server.bodies = lambda party: in_pieces(write_release(lie(server.release)))  # type: ignore[method-assign, arg-type]
     return Conversation(ServerRole(server, source, Notes()), roles, books, Notes()), recipes
 
 

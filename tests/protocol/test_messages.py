@@ -28,7 +28,6 @@ from colonnade.protocol.messages import (
     Handed,
     Hello,
     Join,
-    Masked,
     ParcelBody,
     Piece,
     Proposal,
@@ -41,10 +40,8 @@ from colonnade.protocol.messages import (
     Withdraw,
     body_of,
     encode_body,
-    masked_from,
-    submission,
-    total_of,
 )
+from colonnade.protocol.submissions import Masked, masked_from, submission, total_of
 
 SAMPLES: dict[Step, Body] = {
     Step.HELLO: Hello(2, "ab", True, ["cd"]),

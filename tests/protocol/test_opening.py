@@ -30,11 +30,11 @@ from colonnade.protocol.messages import (
     Step,
     body_of,
     encode_body,
-    opened,
+    in_pieces,
 )
-from colonnade.protocol.opening import Submissions
 from colonnade.protocol.party import PartyRole
 from colonnade.protocol.server import ServerRole
+from colonnade.protocol.submissions import Submissions
 from colonnade.transport.evidence import TRAFFIC, EvidenceFolder
 from colonnade.transport.in_process import InProcess, Wire, pass_on
 from tests.helpers.accounts import Remembered, SharedSigner
@@ -56,7 +56,7 @@ def conversation(
     kept = evidence or {name: Remembered() for name in NAMES}
     task, source, books = FitServer(LATTICE, "none", PLANS), Randomness(seed), {name: Book() for name in NAMES}
     if lie is not None:
-        task.bodies = lambda party: opened(lie(task.release, party))  # type: ignore[method-assign, arg-type]
+        task.bodies = lambda party: in_pieces(write_release(lie(task.release, party)))  # type: ignore[method-assign, arg-type]
     roles = {}
     for name in NAMES:
         own = replace(fit_task(name, False), guard=books[name])

@@ -38,7 +38,6 @@ from colonnade.protocol.messages import (
     Envelope,
     Go,
     Join,
-    Masked,
     ParcelBody,
     Piece,
     Proposal,
@@ -46,10 +45,9 @@ from colonnade.protocol.messages import (
     Step,
     body_of,
     encode_body,
-    masked_from,
-    total_of,
 )
 from colonnade.protocol.party import PartyRole
+from colonnade.protocol.submissions import Masked, masked_from, total_of
 from tests.helpers.sessions import (
     Scripted,
     TappedSession,

@@ -32,10 +32,10 @@ from colonnade.protocol.messages import (
     Step,
     body_of,
     encode_body,
-    masked_from,
 )
 from colonnade.protocol.party import PartyRole
 from colonnade.protocol.server import ServerRole
+from colonnade.protocol.submissions import masked_from
 from tests.helpers.predictions import PredictedSession, columns_of, predicted
 from tests.helpers.sessions import Scripted, altered
 

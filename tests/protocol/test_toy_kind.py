@@ -19,9 +19,10 @@ from colonnade.foundation.canonical import canonical_digest as digest
 from colonnade.foundation.errors import BrokenError, StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Column
-from colonnade.protocol.messages import End, Masked, Piece, Proposal, encode_body, masked_from, submission, total_of
+from colonnade.protocol.messages import End, Piece, Proposal, encode_body
 from colonnade.protocol.party import PartyRole
 from colonnade.protocol.server import ServerRole
+from colonnade.protocol.submissions import Masked, masked_from, submission, total_of
 from colonnade.protocol.tasks import SPENDING, Mask, PartyTask, Rows, ServerTask, SessionContext, SessionKind
 from colonnade.runs import carry_in_process
 from colonnade.transport.client import Client

@@ -20,9 +20,10 @@ from colonnade.foundation.workers import Workers
 from colonnade.planning.agreement import Agreement
 from colonnade.planning.session_plan import SessionPlan, plan_session
 from colonnade.protocol.fit import FitParty, FitServer, Planner, best_product
-from colonnade.protocol.messages import SUBMIT, Assembly, Envelope, Go, Masked, Piece, Step, body_of, masked_from
+from colonnade.protocol.messages import SUBMIT, Assembly, Envelope, Go, Piece, Step, body_of
 from colonnade.protocol.party import PartyRole
 from colonnade.protocol.server import ServerRole
+from colonnade.protocol.submissions import Masked, masked_from, total_of
 from colonnade.protocol.tasks import Unguarded
 from colonnade.transport.in_process import InProcess
 
@@ -176,16 +177,9 @@ def listen(
         released[session.positions[i]] = block.values
     answers = [wire.submissions(name, session.length) for name in session.parties]
     submitted = np.stack([masked[0].words for masked in answers])
-    again = np.stack([_sum([masked[i].words for masked in answers]) for i in range(asks)])
+    again = np.stack([total_of([masked[i] for masked in answers], session.spec.modulus_bits) for i in range(asks)])
     own = np.stack([shares.of(me, session) for me in range(len(session.parties))])
     return Transcript(released, submitted, again, own, tuple(wire.parcels))
-
-
-def _sum(words: list[Words]) -> Words:
-    total = np.zeros_like(words[0])
-    for own in words:
-        total += own
-    return total
 
 
 def opened(words: Words, session: SessionPlan) -> Integers:

@@ -27,26 +27,17 @@ from colonnade.foundation.shown import shown
 from colonnade.foundation.workers import HERE, Workers
 from colonnade.mechanism.blocks import NoisyBlock, exact_block, own_square, perturb
 from colonnade.mechanism.moments import Layout
-from colonnade.mechanism.release import ReleasedBlock, ReleaseRecord, read_release
+from colonnade.mechanism.release import ReleasedBlock, ReleaseRecord, read_release, write_release
 from colonnade.planning.agreement import Agreement
 from colonnade.planning.crosses import columns_digest, party_product, server_product
 from colonnade.planning.proofs import require_expected
 from colonnade.planning.session_plan import SessionPlan, plan_session
-from colonnade.protocol.codes import BOOKED_COUNTS, Code, sentence_of
+from colonnade.protocol.codes import BOOKED_COUNTS, sentence_of
 from colonnade.protocol.coins import hashed
-from colonnade.protocol.messages import (
-    End,
-    Masked,
-    Proposal,
-    masked_from,
-    opened,
-    room_for,
-    submission,
-    submission_bytes,
-    total_of,
-)
+from colonnade.protocol.messages import End, Proposal, in_pieces, room_for
 from colonnade.protocol.own_release import largest_release, require_blocks, require_own, require_sum
 from colonnade.protocol.session_products import SessionProducts
+from colonnade.protocol.submissions import Masked, masked_from, submission, submission_bytes, total_of
 from colonnade.protocol.tasks import (
     Guard,
     Mask,
@@ -449,7 +440,7 @@ class FitServer(ServerTask):
 
     def bodies(self, party: str) -> list[bytes]:
         assert self.release is not None
-        return opened(self.release)
+        return in_pieces(write_release(self.release))
 
     def ending(self, end: End) -> str:
         return ending(end)
@@ -485,4 +476,4 @@ def ending(end: End) -> str:
         if end.opened
         else "not all parties had submitted, so that nothing was opened and nothing is spent"
     )
-    return f"{sentence_of(end.code or Code.INTERNAL, end.party)}; it was at step {end.phase}; {spent}"
+    return f"{sentence_of(end.code, end.party)}; it was at step {end.phase}; {spent}"

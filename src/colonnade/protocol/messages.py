@@ -1,21 +1,17 @@
-"""Typed, versioned, size-checked messages. Nothing here can carry an exact value: a submission takes a `Masked`."""
+"""Typed, versioned, size-checked messages. None can carry an exact value: a submission is made of a `Masked`."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from enum import StrEnum
 from functools import cache
 from importlib.metadata import version
 from typing import Any, TypeVar
 
 import msgspec
-import numpy as np
 
-from colonnade.crypto.product import Contribution, Words
 from colonnade.foundation.errors import MessageError, ProtocolError
-from colonnade.mechanism.blocks import NoisyBlock
-from colonnade.mechanism.release import ReleaseRecord, write_release
 from colonnade.protocol.codes import Code
 from colonnade.protocol.conversation import PARTY, SERVER, Event, PartyState
 
@@ -290,65 +286,10 @@ def room_for(terms: Mapping[str, Any], parties: int = 1) -> int:
     return 2 * len(_encoder.encode(terms)) + 64 * parties + 1024
 
 
-class Masked:
-    """A party's whole submission under its masks: uniform to anyone who lacks another party's."""
-
-    __slots__ = ("payload", "words")
-
-    def __init__(self, words: Words, payload: bytes) -> None:
-        self.words = words
-        self.payload = payload
-
-    @classmethod
-    def of(
-        cls,
-        own: Mapping[int, NoisyBlock],
-        places: Mapping[int, Any],
-        contribution: Contribution,
-        mask: Words,
-        modulus_bits: int,
-    ) -> Masked:
-        """Own noisy blocks at their places, the product's shares behind them, and the mask over everything."""
-        words = mask.copy()
-        for index, block in own.items():
-            words[places[index]] += block.values.view(np.uint64)
-        words[words.size - contribution.vector.size :] += contribution.vector
-        words &= np.uint64((1 << modulus_bits) - 1)
-        return cls(words, contribution.payload)
-
-    def __repr__(self) -> str:
-        return f"Masked({self.words.size} words)"
-
-
-def submission(masked: Masked) -> list[bytes]:
-    """The encoded pieces of a submission; a retry sends these very bytes again."""
-    blob = masked.words.size.to_bytes(8, "little") + masked.words.astype("<u8").tobytes() + masked.payload
-    return in_pieces(blob)
-
-
 def in_pieces(blob: bytes) -> list[bytes]:
     """The encoded pieces of something large; there is one way to cut it."""
     count = max(1, -(-len(blob) // PIECE))
     return [encode_body(Piece(i, count, blob[i * PIECE : (i + 1) * PIECE])) for i in range(count)]
-
-
-def submission_bytes(length: int, payload: int = 0) -> int:
-    """Bytes of a submission of so many words, with so many bytes behind them."""
-    return 8 + 8 * length + payload
-
-
-def masked_from(blob: bytes, length: int, payload: int = 0) -> Masked:
-    """A submission put together again; what stands behind its words has a known length, mostly none."""
-    if len(blob) != submission_bytes(length, payload) or int.from_bytes(blob[:8], "little") != length:
-        behind = f" and {payload} bytes behind them" if payload else ""
-        raise MessageError(f"a submission must have {length} words{behind}, got {len(blob)} bytes")
-    words = np.frombuffer(blob, dtype="<u8", count=length, offset=8).astype(np.uint64)
-    return Masked(words, blob[8 + 8 * length :])
-
-
-def opened(release: ReleaseRecord) -> list[bytes]:
-    """The encoded pieces of a release file."""
-    return in_pieces(write_release(release))
 
 
 class Assembly:
@@ -371,14 +312,6 @@ class Assembly:
             )
         self._parts.append(piece.data)
         return b"".join(self._parts) if len(self._parts) == piece.count else None
-
-
-def total_of(submissions: Sequence[Masked], modulus_bits: int) -> Words:
-    """The sum of all submissions, in which the masks cancel."""
-    total = np.zeros_like(submissions[0].words)
-    for masked in submissions:
-        total += masked.words
-    return total & np.uint64((1 << modulus_bits) - 1)
 
 
 STEPS = Step.__members__

@@ -60,8 +60,8 @@ from colonnade.protocol.messages import (
     versions,
     versions_in,
 )
-from colonnade.protocol.opening import Submissions
 from colonnade.protocol.signatures import ALIGNMENT, COINS, OPENED, SESSION, SUBMISSION, SignedTraffic, Signer
+from colonnade.protocol.submissions import Submissions
 from colonnade.protocol.tasks import PartyTask, Records, SessionContext, Watch, unseen
 
 if TYPE_CHECKING:

@@ -20,18 +20,8 @@ from colonnade.foundation.schema import Column
 from colonnade.planning.prediction import MODULUS_BITS, Floats, Prediction, scores_of, words_of
 from colonnade.protocol.codes import Code, sentence_of
 from colonnade.protocol.coins import hashed
-from colonnade.protocol.messages import (
-    End,
-    Masked,
-    Piece,
-    Proposal,
-    encode_body,
-    masked_from,
-    room_for,
-    submission,
-    submission_bytes,
-    total_of,
-)
+from colonnade.protocol.messages import End, Piece, Proposal, encode_body, room_for
+from colonnade.protocol.submissions import Masked, masked_from, submission, submission_bytes, total_of
 from colonnade.protocol.tasks import (
     Guard,
     Mask,
