@@ -10,7 +10,7 @@ from typing import Any
 from colonnade.protocol.conversation import PARTY_ROWS, SERVER_ROWS, Event, Transition
 
 PAGE = Path(__file__).with_name("protocol.md")
-ENDS = (Event.ERROR, Event.STOP, Event.LOST, Event.END, Event.REFUSE)
+ENDS = (Event.ERROR, Event.STOP, Event.LOST, Event.END, Event.END_OPENED, Event.REFUSE)
 """Drawn in the table alone: they lead to the end from nearly everywhere."""
 
 

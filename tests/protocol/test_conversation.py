@@ -233,8 +233,8 @@ def try_the_rest() -> None:
             role.stop()
         elif event is Event.LOST:
             role.lost()
-        elif event is Event.END:
-            body = encode_body(End(None, "", "open", True))
+        elif event in (Event.END, Event.END_OPENED):
+            body = encode_body(End(None, "", "open", event is Event.END_OPENED))
             list(role.receive(Envelope(b"", "", MIDDLE, NAMES[0], Step.END, body)))
         elif event is Event.RESUME:
             # Nothing was kept, and it is refused; test_resume has what was.

@@ -44,6 +44,23 @@ class ServerState(StrEnum):
     FAILED = "failed"
 
 
+class Booking(StrEnum):
+    """What a party's books say of the session."""
+
+    NONE = "none"
+    BOOKED = "booked"
+    RELEASED = "released"
+    """What was opened has come."""
+    COUNTED = "counted"
+    """By the server's word it was opened, and has not come."""
+    VOID = "void"
+
+
+SPENT = (Booking.BOOKED, Booking.RELEASED, Booking.COUNTED)
+SETTLED = (Booking.RELEASED, Booking.COUNTED, Booking.VOID)
+"""Nothing follows any more."""
+
+
 class Event(StrEnum):
     """A message, with what it says where that decides; or what a role notices, or a carrier tells it."""
 
@@ -82,7 +99,8 @@ class Event(StrEnum):
     HALT = "halt"
     WITHDRAW = "withdraw"
     LAST_WITHDRAW = "withdraw (the last)"
-    END = "end"
+    END = "end (nothing was opened)"
+    END_OPENED = "end (it was opened)"
     ERROR = "an error"
     LOST = "lost"
     STOP = "stop"
@@ -93,23 +111,30 @@ S = TypeVar("S", PartyState, ServerState)
 
 @dataclass(frozen=True)
 class Transition(Generic[S]):
-    """One transition; `asks` and `sends` are for people who read the drawing."""
+    """One transition; `asks` and `sends` are for people who read the drawing, `books` is of parties alone."""
 
     state: S
     event: Event
     next: S
     sends: str = ""
     asks: str = ""
+    books: Booking | None = None
+    """What a booking becomes. One whose submission has left is void by the server's word alone."""
 
 
 def _rows(
-    states: Sequence[S], events: Sequence[Event], next: S | None, sends: str = "", asks: str = ""
+    states: Sequence[S],
+    events: Sequence[Event],
+    next: S | None,
+    sends: str = "",
+    asks: str = "",
+    books: Booking | None = None,
 ) -> tuple[Transition[S], ...]:
     """The same for several states and events; without a next state each stays where it is."""
-    return tuple(Transition(s, e, s if next is None else next, sends, asks) for s in states for e in events)
+    return tuple(Transition(s, e, s if next is None else next, sends, asks, books) for s in states for e in events)
 
 
-P, E = PartyState, Event
+P, E, B = PartyState, Event, Booking
 _LIVE = tuple(P)[: tuple(P).index(P.RELEASED)]
 PARTY_ROWS: tuple[Transition[PartyState], ...] = (
     Transition(P.NEW, E.START, P.ENTERED, "HELLO", "judge the public terms; which sessions are unsettled"),
@@ -131,23 +156,25 @@ PARTY_ROWS: tuple[Transition[PartyState], ...] = (
     Transition(P.ACCEPTED, E.GO_DIGESTS, P.FIXED, "SIGNATURE"),
     *_rows((P.FIXED,), (E.SIGNATURE,), None),
     Transition(P.FIXED, E.DIGESTS, P.KEPT, "DONE"),
-    Transition(P.KEPT, E.GO_SUBMIT, P.SUBMITTED, "SUBMIT", "book"),
+    Transition(P.KEPT, E.GO_SUBMIT, P.SUBMITTED, "SUBMIT", "book", B.BOOKED),
     Transition(P.KEPT, E.HALT, P.WITHDRAWN, "WITHDRAW"),
-    Transition(P.ACCEPTED, E.GO_SUBMIT, P.SUBMITTED, "SUBMIT if not accountable", "book"),
+    Transition(P.ACCEPTED, E.GO_SUBMIT, P.SUBMITTED, "SUBMIT if not accountable", "book", B.BOOKED),
     *_rows((P.SUBMITTED,), (E.GO_SUBMIT,), None, "the same SUBMIT again"),
     *_rows((P.SUBMITTED,), (E.HALT,), None, "WITHDRAW without a signature"),
     *_rows((P.WITHDRAWN, P.ENDED), (E.HALT,), None, "WITHDRAW again"),
     # A server that died at submit asks for the same bytes again; no earlier round is repeated.
-    *_rows((P.ENTERED, P.KEPT), (E.RESUME,), P.SUBMITTED, "the kept SUBMIT", "book, unless it is booked"),
+    *_rows((P.ENTERED, P.KEPT), (E.RESUME,), P.SUBMITTED, "the kept SUBMIT", "book, unless it is booked", B.BOOKED),
     *_rows((P.SUBMITTED,), (E.RESUME,), None, "the same SUBMIT again"),
     *_rows((P.ENTERED,), (E.HALT,), None, "WITHDRAW without a signature"),
     *_rows((P.SUBMITTED,), (E.HANDED, E.PIECE, E.SIGNATURE), None),
-    Transition(P.SUBMITTED, E.OPENED, P.RELEASED, "SIGNATURE if accountable, CONFIRM", "keep; note the release"),
+    Transition(
+        P.SUBMITTED, E.OPENED, P.RELEASED, "SIGNATURE if accountable, CONFIRM", "keep; note the release", B.RELEASED
+    ),
     *_rows((P.RELEASED,), (E.SIGNATURE,), None),
-    *_rows(_LIVE[1:], (E.END,), P.CLOSED, "", "note the release, or that it is void"),
-    *_rows((P.RELEASED, P.ENDED, P.CLOSED), (E.END,), P.CLOSED),
-    *_rows(_LIVE, (E.ERROR, E.STOP), P.ENDED, "REFUSE", "void, unless a submission has left"),
-    *_rows(_LIVE[1:], (E.LOST,), P.ENDED, "", "void, unless a submission has left"),
+    *_rows(tuple(P)[1:], (E.END,), P.CLOSED, "", "void, unless it takes peers' signatures and they lack", B.VOID),
+    *_rows(tuple(P)[1:], (E.END_OPENED,), P.CLOSED, "", "note the release", B.COUNTED),
+    *_rows(_LIVE, (E.ERROR, E.STOP), P.ENDED, "REFUSE", "void, unless a submission has left", B.VOID),
+    *_rows(_LIVE[1:], (E.LOST,), P.ENDED, "", "void, unless a submission has left", B.VOID),
     *_rows((P.RELEASED, P.ENDED, P.CLOSED), (E.LOST, E.STOP), None),
     *_rows((P.RELEASED,), (E.ERROR,), P.ENDED, "REFUSE"),
 )
@@ -203,4 +230,5 @@ def _table(rows: Sequence[Transition[S]]) -> Mapping[tuple[S, Event], S]:
 
 
 PARTY: Mapping[tuple[PartyState, Event], PartyState] = _table(PARTY_ROWS)
+BOOKS = {(row.state, row.event): row.books for row in PARTY_ROWS if row.books is not None}
 SERVER: Mapping[tuple[ServerState, Event], ServerState] = _table(SERVER_ROWS)

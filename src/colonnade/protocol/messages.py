@@ -331,6 +331,8 @@ def party_event(name: str, state: PartyState, envelope: Envelope) -> Event:
         case Step.OPENED:
             piece = body_of(envelope, Piece)
             return Event.OPENED if piece.index == piece.count - 1 else Event.PIECE
+        case Step.END if (state, Event.END) in PARTY:
+            return Event.END_OPENED if body_of(envelope, End).opened else Event.END
         case step if step in PARTY_EVENTS:
             return PARTY_EVENTS[step]
         case step:

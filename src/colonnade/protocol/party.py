@@ -26,7 +26,7 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import column_to
 from colonnade.protocol.account import SessionAccount, listed
 from colonnade.protocol.codes import Code, code_of, sentence_of
-from colonnade.protocol.conversation import PARTY, Event, PartyState
+from colonnade.protocol.conversation import BOOKS, PARTY, SETTLED, SPENT, Booking, Event, PartyState
 from colonnade.protocol.evidence import HANDED_IN, WITHDRAWN, Kept
 from colonnade.protocol.messages import (
     DIGESTS,
@@ -92,12 +92,8 @@ class PartyRole:
         """Why the session ended, for this party's own people: others are told a code."""
         self.end: End | None = None
         """The server's last word."""
-        self.handed_in = False
-        """Whether a submission was made: from then on only the server can say that nothing was opened."""
-        self.released = False
-        """Whether what was opened has come."""
-        self.settled = False
-        """Whether the party's books say what became of the session."""
+        self.booking = self._becomes = Booking.NONE
+        """What the party's books say of the session, and by the table become."""
         self.server = ""  # What the server says of its versions when it ends the session.
         self.standing = ""
         """Why a booking stands though the server says that nothing was opened."""
@@ -121,6 +117,16 @@ class PartyRole:
         """Whether nothing that this party would wait for can come any more."""
         released = self.state is PartyState.RELEASED and self._account is None
         return released or self.state in (PartyState.ENDED, PartyState.CLOSED)
+
+    @property
+    def handed_in(self) -> bool:
+        """Whether a submission was made: from then on only the server can say that nothing was opened."""
+        return self.booking in SPENT
+
+    @property
+    def released(self) -> bool:
+        """Whether what was opened has come."""
+        return self.booking is Booking.RELEASED
 
     @property
     def identity(self) -> bytes:
@@ -154,7 +160,7 @@ class PartyRole:
         event = party_event(self.name, self.state, envelope)
         if (self.state, event) not in PARTY:
             raise ProtocolError(f"party {self.name} is {self.state.value} and expects no {envelope.step.value} message")
-        if self._digest and event is not Event.END and envelope.plan != self._digest:
+        if self._digest and envelope.step is not Step.END and envelope.plan != self._digest:
             raise ProtocolError(
                 f"party {self.name} ({self.state.value}) got a message of another {self.task.kind.agreed}"
             )
@@ -190,7 +196,7 @@ class PartyRole:
                 self._opened.add(body_of(envelope, Piece))
             case Event.OPENED:
                 yield from self._open(body_of(envelope, Piece))
-            case Event.END:
+            case Event.END | Event.END_OPENED:
                 self.server = versions_in(envelope)
                 self._hear_end(body_of(envelope, End))
 
@@ -222,7 +228,7 @@ class PartyRole:
             self.reason = self.reason or "the server was lost"
             if self._account is not None:
                 self._account.note_end(None, self.handed_in)
-            self._void("the server was lost before a submission left")
+            self._settle("the server was lost before a submission left")
             self._forget()
 
     # The way in.
@@ -453,7 +459,7 @@ class PartyRole:
             self.task.book()
             if self._account is not None and not self._account.decide(HANDED_IN):
                 raise ProtocolError(f"party {self.name} has withdrawn its submission, in another process")
-            self.handed_in = True
+            self.booking = self._becomes
         # The release may come, and all be forgotten, before the last piece has left the wire.
         bodies = self._submission
         for body in bodies:
@@ -478,7 +484,6 @@ class PartyRole:
         self._show("open", 0.0)
         whole = self._opened.add(piece)
         assert whole is not None
-        self.released = True
         try:
             total = None if self._handed is None else self._handed.total()
             self.task.open(self._identity.hex(), whole, total)
@@ -487,7 +492,7 @@ class PartyRole:
             raise
         finally:
             # It was opened, whatever becomes of it here.
-            self._release()
+            self._settle()
             self._finish()
         self._show("open", 1.0)
         if self._account is not None and self.task.opens_alike:
@@ -505,11 +510,8 @@ class PartyRole:
         known = end.party in self.task.parties
         if end.code is not None:
             self.reason = self.reason or sentence_of(end.code, end.party if known else "")
-        if end.opened:
-            self._release()
-        elif not self._stands_in_spite_of(end):
-            self.handed_in = False
-            self._void(self.reason)
+        if end.opened or not self._stands_in_spite_of(end):
+            self._settle(self.reason, told=True)
         self._finish()
 
     def _stands_in_spite_of(self, end: End) -> bool:
@@ -533,7 +535,7 @@ class PartyRole:
 
     def _refuse(self, error: BaseException) -> Envelope:
         self.reason = str(error) if isinstance(error, ColonnadeError) else f"{type(error).__name__}: {error}"
-        self._void(self.reason if isinstance(error, ColonnadeError) else type(error).__name__)
+        self._settle(self.reason if isinstance(error, ColonnadeError) else type(error).__name__)
         self._forget()
         refuse = self._to_server(Step.REFUSE, Refuse(self._code or code_of(error), self.phase, self._withdraw()))
         if self._account is not None:
@@ -541,16 +543,18 @@ class PartyRole:
             self._account.finish()
         return refuse
 
-    def _release(self) -> None:
-        if not self.settled:
-            self.settled = True
-            self.task.release()
-
-    def _void(self, reason: str) -> None:
-        """Nothing that this party handed in can be opened, for there is nothing."""
-        if not self.settled and not self.handed_in:
-            self.settled = True
+    def _settle(self, reason: str = "", told: bool = False) -> None:
+        """The books become what the table says; what has left is void once the server has `told` so."""
+        becomes = self._becomes
+        if self.booking in SETTLED or becomes not in SETTLED:
+            return
+        if becomes is Booking.VOID and self.handed_in and not told:
+            return
+        self.booking = becomes
+        if becomes is Booking.VOID:
             self.task.void(reason)
+        else:
+            self.task.release()
 
     def _finish(self) -> None:
         """Nobody goes on with this session."""
@@ -584,7 +588,8 @@ class PartyRole:
 
     def _advance(self, event: Event) -> None:
         try:
-            self.state = PARTY[self.state, event]
+            becomes = BOOKS.get((self.state, event), self.booking)
+            self.state, self._becomes = PARTY[self.state, event], becomes
         except KeyError:
             raise ProtocolError(f"party {self.name} is {self.state.value}, and {event.value} has no place") from None
 
