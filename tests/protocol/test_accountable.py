@@ -307,3 +307,16 @@ def test_a_booking_is_void_on_the_signed_word_of_more_than_collude(silent: set[s
     asked_last(talk, silent, forged)
     assert talk.books["works"].state == state
     assert bool(talk.parties["works"].standing) == (state == "booked")
+
+
+def test_who_keeps_its_coin_is_named_and_not_who_speaks_last() -> None:
+    """The server found a coin lacking when the last party was done, and named that one."""
+
+    def wire(envelope: Envelope, up: bool) -> Iterable[Envelope]:
+        kept = up and envelope.sender == "works" and envelope.recipient == MIDDLE and envelope.step is Step.PARCEL
+        return () if kept and body_of(envelope, ParcelBody).round == "reveal" else (envelope,)
+
+    talk = fit_conversation(evidence={name: Remembered() for name in NAMES})
+    with pytest.raises(ProtocolError, match="party works ends round reveal"):
+        InProcess(talk.server, talk.parties, wire).carry()
+    assert talk.server.end is not None and talk.server.end.party == "works"

@@ -171,3 +171,16 @@ def test_a_party_that_has_its_release_says_no_more() -> None:
 def test_every_code_is_documented() -> None:
     page = (Path(__file__).parents[2] / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
     assert all(f"`{code.value}`" in page for code in Code)
+
+
+def test_no_party_is_named_for_what_is_the_servers_own() -> None:
+    """A defect of the program at the server was told to all as a malformed message of the party that spoke last."""
+    for error, code in ((errors.BrokenError("planted"), Code.INTERNAL), (SiteError("full"), Code.SITE)):
+        wire = tapped_session(agreement_of(2))
+        wire.server.task.collect = raising(error)  # type: ignore[method-assign]
+        wire.run()
+        assert wire.server.end == End(code, "", "submit", False)
+    wire = tapped_session(agreement_of(2))
+    wire.server.task.collect = raising(ProtocolError("planted"))  # type: ignore[method-assign]
+    wire.run()
+    assert wire.server.end is not None and wire.server.end.party == "p0"

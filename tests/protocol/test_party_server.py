@@ -12,6 +12,7 @@ import pytest
 from scipy.stats import chisquare
 
 from colonnade.foundation.errors import (
+    BrokenError,
     LedgerError,
     MessageError,
     PolicyError,
@@ -246,7 +247,7 @@ def test_party_refuses_other_sessions_plans_states_and_senders() -> None:
         answers(party, forged(wire, Step.PROPOSAL, b""))
     with pytest.raises(ProtocolError, match="party p0 is submitted and expects no go message"):
         answers(party, forged(wire, Step.GO, encode_body(Go("seal"))))
-    with pytest.raises(ProtocolError, match="party p0 is submitted, and start has no place"):
+    with pytest.raises(BrokenError, match="party p0 is submitted, and start has no place"):
         list(party.start())
 
 

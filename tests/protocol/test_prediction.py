@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.stats import chisquare
 
 from colonnade.crypto.masks import MaskKeys
-from colonnade.foundation.errors import MessageError, PolicyError, ProtocolError, StudyError
+from colonnade.foundation.errors import BrokenError, MessageError, PolicyError, ProtocolError, StudyError
 from colonnade.planning.prediction import LARGEST_SCORE, STEPS, Prediction, words_of
 from colonnade.protocol.codes import Code
 from colonnade.protocol.conversation import PartyState, ServerState
@@ -279,7 +279,7 @@ def test_a_party_refuses_what_is_out_of_turn() -> None:
     first = said(wire, "p0", Step.GO, Go(SUBMIT), digest)
     assert [e.body for e in said(wire, "p0", Step.GO, Go(SUBMIT), digest)] == [e.body for e in first] != []
     assert repr(party) == "PartyRole('p0', submitted)"
-    with pytest.raises(ProtocolError, match="is submitted, and start has no place"):
+    with pytest.raises(BrokenError, match="is submitted, and start has no place"):
         list(party.start())
     with pytest.raises(ProtocolError, match="another session"):
         list(party.receive(Envelope(bytes(32), digest, "", "p0", Step.GO, encode_body(Go(SUBMIT)))))

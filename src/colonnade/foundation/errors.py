@@ -14,7 +14,7 @@ ColonnadeError
 │ └ SignatureError  what came in a party's name does not bear its signature
 │   └ LapsedError   it does, by a certificate that did not count at that time
 ├ LedgerError       a budget is spent, or its book is damaged
-├ ProtocolError     a message came at the wrong time or from the wrong session
+├ ProtocolError     a peer's fault: a message came at the wrong time or from the wrong session
 │ └ MessageError    a message is malformed
 │   └ ProofError    a partner has not proved that its words are made of numbers within their bounds
 ├ ProductError      a secure product cannot be formed

@@ -229,7 +229,7 @@ class SessionAccount:
 
     def _exchange(self) -> PartyCoins:
         if self._coins is None:
-            raise ProtocolError("a party reads its data before it commits to anything")
+            raise BrokenError("a party must read its data before it commits to anything")
         return self._coins
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import msgspec
 
 from colonnade.crypto.product import SERVER, Parcel
-from colonnade.foundation.errors import MessageError, ProtocolError
+from colonnade.foundation.errors import BrokenError, MessageError, ProtocolError
 from colonnade.foundation.randomness import Randomness, derive
 from colonnade.protocol.messages import SOFTWARE
 
@@ -125,6 +125,11 @@ class Coins:
             raise MessageError(f"the coin of {sender} is not the one that it committed to")
         self.coins[sender] = payload
 
+    def require_from(self, round: str, sender: str) -> None:
+        """Raise where a party that says it is done has not sent its commitment, or its coin."""
+        if sender not in (self.commitments if round == COMMIT else self.coins):
+            raise ProtocolError(f"party {sender} ends round {round}, and has sent the server nothing of it")
+
     @property
     def complete(self) -> bool:
         return len(self.coins) == len(self._parties)
@@ -133,7 +138,7 @@ class Coins:
     def session(self) -> bytes:
         """The session's id from here on. All had a part in it, so that nobody chose it, and none has it twice."""
         if not self.complete:
-            raise ProtocolError("the session has its id once all parties have revealed their coins")
+            raise BrokenError("a session must have its id of coins that all parties have revealed")
         parts: list[bytes] = []
         for name in self._parties:
             made = self.commitments[name]

@@ -11,6 +11,7 @@ import msgspec
 from colonnade.crypto.masks import SESSION_BYTES, MaskKeys
 from colonnade.crypto.product import SERVER, Exchange, Words
 from colonnade.foundation.errors import (
+    BrokenError,
     ColonnadeError,
     LedgerError,
     MessageError,
@@ -591,7 +592,7 @@ class PartyRole:
             becomes = BOOKS.get((self.state, event), self.booking)
             self.state, self._becomes = PARTY[self.state, event], becomes
         except KeyError:
-            raise ProtocolError(f"party {self.name} is {self.state.value}, and {event.value} has no place") from None
+            raise BrokenError(f"party {self.name} is {self.state.value}, and {event.value} has no place") from None
 
     def _sign(self, signatures: Iterator[tuple[str, Signature]]) -> Iterator[Envelope]:
         for peer, signature in signatures:

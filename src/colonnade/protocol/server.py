@@ -18,6 +18,7 @@ from colonnade.crypto.alignment.server import AlignmentServer
 from colonnade.crypto.product import SERVER, Exchange
 from colonnade.foundation.errors import (
     AlignmentError,
+    BrokenError,
     ColonnadeError,
     ProtocolError,
     SignatureError,
@@ -26,7 +27,7 @@ from colonnade.foundation.errors import (
 )
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import column_to
-from colonnade.protocol.codes import Code, sentence_of
+from colonnade.protocol.codes import Code, code_of, sentence_of
 from colonnade.protocol.coins import BIND, COMMIT, REVEAL, Coins, hashed
 from colonnade.protocol.conversation import SERVER as TABLE
 from colonnade.protocol.conversation import Event, ServerState
@@ -233,15 +234,18 @@ class ServerRole:
                 yield from self._leave(party, Event.REFUSE, refuse.code, refuse.phase)
 
     def fault(self, sender: str, error: BaseException) -> Iterator[Envelope]:
-        """A party's message could not be worked on, or the server's own machine failed."""
+        """A party's message could not be worked on, or the server's own machine or program failed."""
         if isinstance(error, ColonnadeError):
             self.error = error
-        code = Code.SITE if isinstance(error, SiteError) else Code.PROTOCOL
-        code = code if isinstance(error, ColonnadeError) else Code.INTERNAL
+        if isinstance(error, (SiteError, BrokenError)) or not isinstance(error, ColonnadeError):
+            # No party is named for what is the server's own.
+            sender, code = "", code_of(error)
+        else:
+            code = Code.PROTOCOL
         if self.state is ServerState.OPENED and sender in self._peers:
             yield from self._leave(sender, Event.REFUSE, code)
         elif not self.over:
-            yield from self._fail(Event.ERROR, code, sender if isinstance(error, ColonnadeError) else "")
+            yield from self._fail(Event.ERROR, code, sender)
 
     def lost(self, party: str, code: Code = Code.LOST) -> Iterator[Envelope]:
         """A party is not heard any more, or has never come."""
@@ -396,6 +400,8 @@ class ServerRole:
         if round == DIGESTS and (silent := self._silent({party})):
             yield from self._blame(silent, f"party {silent} has not signed to all what it hands in")
             return
+        if self._coins is not None and round in (COMMIT, REVEAL):
+            self._coins.require_from(round, party)
         if not self._arrived(party, f"the end of round {round}"):
             return
         self._advance(Event.LAST_DONE)
@@ -623,7 +629,7 @@ class ServerRole:
         try:
             self.state = TABLE[self.state, event]
         except KeyError:
-            raise ProtocolError(f"the server is {self.state.value}, and {event.value} has no place") from None
+            raise BrokenError(f"the server is {self.state.value}, and {event.value} has no place") from None
 
     def _note(self, envelope: Envelope) -> None:
         self._heard += len(envelope.body)
