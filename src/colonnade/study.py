@@ -25,7 +25,7 @@ from colonnade.mechanism.moments import Layout
 from colonnade.mechanism.objective import Calibration, Purpose, Task, layout_of, with_interactions, with_sums
 from colonnade.mechanism.plan import Offer, Terms
 from colonnade.planning.agreement import PROOFS, Agreement, Organisation, reason_of
-from colonnade.planning.query import RELEASES
+from colonnade.planning.query import ASKED
 from colonnade.planning.session_plan import SessionPlan, plan_session
 
 if TYPE_CHECKING:
@@ -552,7 +552,7 @@ TERMS: Mapping[str, Callable[[Section], Any]] = {
     "collusion": lambda terms: terms.whole("collusion", 0),
     "calibration": _chosen("calibration", Calibration, Calibration.EXACT.value),
     "product": lambda terms: BACKENDS.named(terms.content.get("product", "lattice")),
-    "release": lambda terms: terms.choice("release", RELEASES, "auto"),
+    "release": lambda terms: terms.choice("release", ASKED, "auto"),
     "label_square": lambda terms: terms.flag("label_square"),
     "pairs": lambda terms: _pairs(terms, "pairs", '["column", "column"]'),
     "impossible": lambda terms: _pairs(terms, "impossible", '["column=level", "column=level"]'),

@@ -175,7 +175,7 @@ def test_every_code_is_documented() -> None:
 
 def test_no_party_is_named_for_what_is_the_servers_own() -> None:
     """A defect of the program at the server was told to all as a malformed message of the party that spoke last."""
-    for error, code in ((errors.BrokenError("planted"), Code.INTERNAL), (SiteError("full"), Code.SITE)):
+    for error, code in ((errors.BrokenError("planted"), Code.INTERNAL), (errors.SiteError("full"), Code.SITE)):
         wire = tapped_session(agreement_of(2))
         wire.server.task.collect = raising(error)  # type: ignore[method-assign]
         wire.run()

@@ -19,7 +19,7 @@ from colonnade.foundation.schema import Numeric, Schema
 from colonnade.foundation.sections import Section
 from colonnade.foundation.workers import HERE
 from colonnade.mechanism.moments import Distribution
-from colonnade.mechanism.release import ReleaseRecord
+from colonnade.mechanism.release import ReleaseRecord, write_release
 from colonnade.protocol.fit import FitParty, FitServer, study_digest
 from colonnade.protocol.messages import SMALL, Envelope, Join, Proposal, Step, body_of, encode_body, in_pieces
 from colonnade.protocol.own_release import largest_release

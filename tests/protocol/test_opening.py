@@ -13,7 +13,7 @@ import pytest
 
 from colonnade.foundation.errors import ColonnadeError, MessageError, ReleaseError, SignatureError
 from colonnade.foundation.randomness import Randomness
-from colonnade.mechanism.release import ReleaseRecord
+from colonnade.mechanism.release import ReleaseRecord, write_release
 from colonnade.planning.session_plan import plan_session
 from colonnade.protocol import messages
 from colonnade.protocol.account import SessionAccount

@@ -1,7 +1,7 @@
 """What a session is asked to release: a query checks itself, gives its layout and its blocks, and says what it holds.
 
-A further query is a class with a `word` in this file: files, plans and ledgers name it by that word, and whatever is
-made of a release asks what it holds.
+A further query is a class with a `word`, added to `ASKED`: files, plans and ledgers name it by that word, and whatever
+is made of a release asks what it holds.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from colonnade.crypto.backends import BACKENDS
 from colonnade.foundation.errors import StudyError
+from colonnade.foundation.registry import Registry
 from colonnade.mechanism.accounting import gaussian_rho
 from colonnade.mechanism.dissection import Block, dissect, squared_sum, squares, traces
 from colonnade.mechanism.moments import Layout
@@ -400,16 +401,16 @@ class Errors(Query):
         return squared_sum(layout, parts) + tuple(about)
 
 
-ASKED: Mapping[str, type[Query]] = {kind.word: kind for kind in (Auto, Full, Label, Listed, Margins, Traced)}
+ASKED: Registry[type[Query]] = Registry("release", StudyError)
 """The queries that `release` names in a study."""
-RELEASES = tuple(ASKED)
+for _kind in (Auto, Full, Label, Listed, Margins, Traced):
+    ASKED.add(_kind.word, _kind)
 
 
 def query_of(task: Task, terms: Mapping[str, Any]) -> Query:
     """The query that an agreement's terms state."""
     release, text, pairs = terms["release"], terms["objective"], terms["pairs"]
-    if release not in ASKED:
-        raise StudyError(f"release must be one of {', '.join(RELEASES)}, got release={release!r}")
+    kind = ASKED[release]
     if not isinstance(terms["label_square"], bool):
         raise StudyError("an agreement's label_square must be true or false, got another type")
     if bool(pairs) != (release == Listed.word):
@@ -419,13 +420,13 @@ def query_of(task: Task, terms: Mapping[str, Any]) -> Query:
         raise StudyError('an objective and its parameters belong to task = "polynomial", which needs both')
     ball = terms["ball"]
     higher = Higher(terms["interactions"], terms["order"], terms["interval"], None if text else ball)
-    if higher and (text or not issubclass(ASKED[release], Full)):
+    if higher and (text or not issubclass(kind, Full)):
         told = (
             "interactions need" if higher.interactions else f"order = {higher.order} is for a logistic study and needs"
         )
         raise StudyError(f"{told} all products, got {'an objective' if text else f'release={release!r}'}")
     own: dict[str, Any] = {"pairs": pairs} if pairs else {}
-    query = ASKED[release](terms["purpose"], terms["label_square"], higher, terms["evaluates"], **own)
+    query = kind(terms["purpose"], terms["label_square"], higher, terms["evaluates"], **own)
     if not text:
         return query
     besides = [key for key in ("label_square", "evaluates") if terms[key]]

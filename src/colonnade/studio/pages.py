@@ -21,7 +21,7 @@ from colonnade.foundation.kinds import Missing
 from colonnade.foundation.schema import KINDS
 from colonnade.foundation.shown import number_of
 from colonnade.mechanism.release import digest
-from colonnade.planning.query import RELEASES
+from colonnade.planning.query import ASKED
 from colonnade.report.cost import expected_cost
 from colonnade.report.html import TEMPLATES, PageContext, environment, page_footer, plan_page, release_page, style
 from colonnade.report.spending import booked_spending, planned_spending
@@ -138,7 +138,7 @@ class Studio:
                 "study.html",
                 form=to_form(self._workspace.content),
                 kinds=[name for name in KINDS if name != Missing.kind],
-                releases=RELEASES,
+                releases=tuple(ASKED),
                 opened=self._workspace.opened,
                 studies=self._workspace.files(".toml"),
                 data=self._workspace.files(*DATA),
