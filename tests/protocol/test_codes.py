@@ -178,9 +178,11 @@ def test_no_party_is_named_for_what_is_the_servers_own() -> None:
     for error, code in ((errors.BrokenError("planted"), Code.INTERNAL), (errors.SiteError("full"), Code.SITE)):
         wire = tapped_session(agreement_of(2))
         wire.server.task.collect = raising(error)  # type: ignore[method-assign]
-        wire.run()
+        with pytest.raises(type(error)):
+            wire.run()
         assert wire.server.end == End(code, "", "submit", False)
     wire = tapped_session(agreement_of(2))
     wire.server.task.collect = raising(ProtocolError("planted"))  # type: ignore[method-assign]
-    wire.run()
+    with pytest.raises(ProtocolError, match="planted"):
+        wire.run()
     assert wire.server.end is not None and wire.server.end.party == "p0"

@@ -34,7 +34,7 @@ from colonnade.protocol.messages import (
 )
 from colonnade.protocol.party import PartyRole
 from colonnade.protocol.server import ServerRole
-from colonnade.protocol.submissions import Submissions
+from colonnade.protocol.submissions import Masked, Submissions, submission
 from colonnade.transport.evidence import TRAFFIC, EvidenceFolder
 from colonnade.transport.in_process import InProcess, Wire, pass_on
 from tests.helpers.accounts import Remembered, SharedSigner
@@ -281,7 +281,7 @@ def test_the_memory_is_that_of_one_sum() -> None:
     """Pieces of several parties, in order and out of it, against numpy."""
     rng = np.random.default_rng(46)
     words = {name: rng.integers(0, 1 << 37, 1000, dtype=np.uint64) for name in NAMES}
-    blobs = {name: messages.submission(messages.Masked(w, b"")) for name, w in words.items()}
+    blobs = {name: submission(Masked(w, b"")) for name, w in words.items()}
     digests = {name: _digest(bodies) for name, bodies in blobs.items()}
     adds = Submissions(digests, 1000, 37)
     with pytest.raises(ReleaseError, match="has not shown what works, bank, town handed in"):
@@ -295,7 +295,7 @@ def test_the_memory_is_that_of_one_sum() -> None:
 def test_a_signed_submission_has_all_words() -> None:
     """Who signs fewer words than the session has is refused, though signature and pieces agree."""
     for size in (0, 999, 1001):
-        bodies = messages.submission(messages.Masked(np.ones(size, np.uint64), b""))
+        bodies = submission(Masked(np.ones(size, np.uint64), b""))
         adds = Submissions({"works": _digest(bodies)}, 1000, 37)
         with pytest.raises(MessageError, match="must have 1000 words, got others"):
             [adds.add(Handed("works", body)) for body in bodies]

@@ -44,7 +44,7 @@ class ServerState(StrEnum):
     FAILED = "failed"
 
 
-class Booking(StrEnum):
+class Books(StrEnum):
     """What a party's books say of the session."""
 
     NONE = "none"
@@ -56,8 +56,8 @@ class Booking(StrEnum):
     VOID = "void"
 
 
-SPENT = (Booking.BOOKED, Booking.RELEASED, Booking.COUNTED)
-SETTLED = (Booking.RELEASED, Booking.COUNTED, Booking.VOID)
+SPENT = (Books.BOOKED, Books.RELEASED, Books.COUNTED)
+SETTLED = (Books.RELEASED, Books.COUNTED, Books.VOID)
 """Nothing follows any more."""
 
 
@@ -118,7 +118,7 @@ class Transition(Generic[S]):
     next: S
     sends: str = ""
     asks: str = ""
-    books: Booking | None = None
+    books: Books | None = None
     """What a booking becomes. One whose submission has left is void by the server's word alone."""
 
 
@@ -128,13 +128,13 @@ def _rows(
     next: S | None,
     sends: str = "",
     asks: str = "",
-    books: Booking | None = None,
+    books: Books | None = None,
 ) -> tuple[Transition[S], ...]:
     """The same for several states and events; without a next state each stays where it is."""
     return tuple(Transition(s, e, s if next is None else next, sends, asks, books) for s in states for e in events)
 
 
-P, E, B = PartyState, Event, Booking
+P, E, B = PartyState, Event, Books
 _LIVE = tuple(P)[: tuple(P).index(P.RELEASED)]
 PARTY_ROWS: tuple[Transition[PartyState], ...] = (
     Transition(P.NEW, E.START, P.ENTERED, "HELLO", "judge the public terms; which sessions are unsettled"),

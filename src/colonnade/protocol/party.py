@@ -27,7 +27,7 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import column_to
 from colonnade.protocol.account import SessionAccount, listed
 from colonnade.protocol.codes import Code, code_of, sentence_of
-from colonnade.protocol.conversation import BOOKS, PARTY, SETTLED, SPENT, Booking, Event, PartyState
+from colonnade.protocol.conversation import BOOKS, PARTY, SETTLED, SPENT, Books, Event, PartyState
 from colonnade.protocol.evidence import HANDED_IN, WITHDRAWN, Kept
 from colonnade.protocol.messages import (
     DIGESTS,
@@ -93,7 +93,7 @@ class PartyRole:
         """Why the session ended, for this party's own people: others are told a code."""
         self.end: End | None = None
         """The server's last word."""
-        self.booking = self._becomes = Booking.NONE
+        self.booking = self._becomes = Books.NONE
         """What the party's books say of the session, and by the table become."""
         self.server = ""  # What the server says of its versions when it ends the session.
         self.standing = ""
@@ -127,7 +127,7 @@ class PartyRole:
     @property
     def released(self) -> bool:
         """Whether what was opened has come."""
-        return self.booking is Booking.RELEASED
+        return self.booking is Books.RELEASED
 
     @property
     def identity(self) -> bytes:
@@ -549,10 +549,10 @@ class PartyRole:
         becomes = self._becomes
         if self.booking in SETTLED or becomes not in SETTLED:
             return
-        if becomes is Booking.VOID and self.handed_in and not told:
+        if becomes is Books.VOID and self.handed_in and not told:
             return
         self.booking = becomes
-        if becomes is Booking.VOID:
+        if becomes is Books.VOID:
             self.task.void(reason)
         else:
             self.task.release()
