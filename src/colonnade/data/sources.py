@@ -252,7 +252,8 @@ def source_at(text: str, query: str | None, party: str | None) -> FileSource | A
 
 def local_name(address: str) -> str:
     """What a party is called whose data lies at an address, if nobody says."""
-    return Path(address.partition("://")[2]).name.partition(".")[0]
+    path = Path(address.partition("://")[2])
+    return path.name.partition(".")[0]
 
 
 def sources_at(
