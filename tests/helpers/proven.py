@@ -171,12 +171,22 @@ class LongKeys(ProvenParty):
         self._product._rho[:, :4] = 100
 
 
+def rewrapped(party: LatticeParty, round: int, place: ParcelPlace, payload: bytes) -> bytes:
+    """A parcel of other words, well made."""
+    frames, bits = party._states.own.frames, party._spec.modulus_bits
+    words = frames.unwrap(round, party._me, place, payload).words() ^ np.uint64(1)
+    planes = Planes.empty(words.shape, bits, Scratch())
+    planes.write(slice(None), 0, words)
+    return frames.wrap(round, party._me, place, planes)
+
+
 class OtherAnswer(ProvenParty):
     """Binds itself to a good answer, and sends another one."""
 
     def _send_bits(self) -> Iterator[Parcel]:
         yield from super()._send_bits()
-        self._answer = [Parcel(p.recipient, p.payload[:-1] + bytes([p.payload[-1] ^ 1])) for p in self._answer]
+        (place,) = parcel_places(len(self._product._right), 0)
+        self._answer = [Parcel(p.recipient, rewrapped(self._product, 1, place, p.payload)) for p in self._answer]
 
     _sends: ClassVar[Any] = {**ProvenParty._sends, "proof bits": _send_bits}
 
@@ -190,10 +200,7 @@ class TwoFaces(ProvenParty):
             if parcel.recipient == "p1":
                 place = parcel_places(len(self._product._left), self._spec.rows)[self._turns]
                 self._turns += 1
-                words = self._product._states.own.frames.unwrap(0, self._me, place, payload).words() ^ np.uint64(1)
-                planes = Planes.empty(words.shape, self._spec.modulus_bits, Scratch())
-                planes.write(slice(None), 0, words)
-                payload = self._product._states.own.frames.wrap(0, self._me, place, planes)
+                payload = rewrapped(self._product, 0, place, payload)
             yield Parcel(parcel.recipient, payload)
 
     _turns = 0

@@ -187,7 +187,8 @@ def test_two_sealed_levels_of_a_record_are_refused() -> None:
 
 
 def test_another_answer_than_the_one_that_was_bound_is_refused() -> None:
-    refused(proven_session({"p0": OtherAnswer}), "must be as it was sent|must have the digest", ProtocolError)
+    told = refused(proven_session({"p0": OtherAnswer}), "must have the digest that came with its bits")
+    assert "refuses p0 in round multiply" in told
 
 
 @pytest.mark.parametrize(("cheat", "at"), [("p0", MULTIPLY), ("p1", SEAL)])
@@ -409,6 +410,16 @@ def test_a_round_that_the_server_leaves_out_is_missed(left_out: str) -> None:
     assert not session.sent(Step.SUBMIT)
 
 
+@pytest.mark.parametrize("last", range(ROUNDS.index(MULTIPLY), ROUNDS.index(ANSWER)))
+def test_a_server_that_ends_the_proofs_early_gets_nothing(last: int) -> None:
+    """It asks for submissions as soon as all words are there, or a few rounds later."""
+    session = proven_session()
+    session.server.task.__class__ = type("Other", (type(session.server.task),), {"rounds": ROUNDS[: last + 1]})
+    with pytest.raises(ColonnadeError, match="contributes once all proofs hold"):
+        session.run()
+    assert not session.sent(Step.SUBMIT)
+
+
 def test_nobody_answers_twice_and_a_second_opening_finds_nothing() -> None:
     """A verifier that is stopped after the opening and begins again, or takes a second promise, meets a refusal."""
     session = proven_session()
@@ -434,6 +445,28 @@ def test_nobody_answers_twice_and_a_second_opening_finds_nothing() -> None:
     again.meddle = meddle
     again.run()
     assert caught == [OPENING, PROMISE, CHALLENGE]
+
+
+def test_no_parcel_is_taken_before_the_rounds_that_must_be_sent_first() -> None:
+    """Words of a partner, or its challenge, come as early as the server likes: u is made before any is heard."""
+    session = proven_session()
+    session.run()
+    caught, again = list[str](), proven_session()
+
+    def meddle(envelope: Envelope, up: bool) -> Iterable[Envelope]:
+        if not up and envelope.step is Step.PARCEL and envelope.recipient == "p0" and not caught:
+            product = again.parties["p0"].task._products._pairs  # type: ignore[attr-defined]
+            for seen in session.sent(Step.PARCEL):
+                round = body_of(seen, ParcelBody).round
+                if seen.recipient == "p0" and round not in (*ROUNDS[:2], *caught):
+                    with pytest.raises(ProtocolError, match=r"takes no parcel of round .* yet"):
+                        product.receive(round, "p1", body_of(seen, ParcelBody).payload)
+                    caught.append(round)
+        return (envelope,)
+
+    again.meddle = meddle
+    again.run()
+    assert set(caught) == {*ROUNDS[2:-1]} - {MULTIPLY}
 
 
 def test_sealed_words_of_all_come_before_any_answer() -> None:

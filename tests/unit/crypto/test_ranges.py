@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from hashlib import sha256
 from itertools import product
@@ -23,7 +24,8 @@ from colonnade.crypto.product import Words
 from colonnade.crypto.ranges.coding import BitCoding, Bits, spell, weights_to
 from colonnade.crypto.ranges.commitments import BASE_BYTES, BitChecker, BitCommitter
 from colonnade.crypto.ranges.field import PRIMES, Field, LimbSums, Numbers
-from colonnade.crypto.ranges.proof import HASH_BYTES, SALT_BYTES, Witness
+from colonnade.crypto.ranges.proof import HASH_BYTES, SALT_BYTES, ProverKey, VerifierChoices, Witness, digest_of
+from colonnade.crypto.ranges.relations import RelationSums
 from colonnade.crypto.ranges.statements import SEED_BYTES, RandomMasks, RangeStatement, T
 from colonnade.crypto.ranges.witness import LatticeWitness
 from colonnade.foundation.errors import BrokenError, MessageError, ProtocolError
@@ -501,6 +503,24 @@ def test_an_answer_other_than_promised_or_cut_is_refused(seals: bool) -> None:
 
 def test_steps_are_taken_once_and_in_order() -> None:
     proof = OneProof(True)
+    key = ProverKey(proof.statement, b"c" * 32, Randomness(b"p" * 32), proof.kernels)
+    choices = VerifierChoices(proof.statement, b"c" * 32, key.public, Randomness(b"v" * 32), proof.kernels)
+    committing = key.take(choices.choices)
+    held = choices.take(committing.reply, proof.ring)
+    matrices, words = committing.matrices(proof.witness), proof.words()
+    held.take(next(matrices))
+    with pytest.raises(ProtocolError, match="once all bits are committed"):
+        next(held.corrections())
+    with pytest.raises(ProtocolError, match="words are taken once all bits"):
+        held.hear(*words[0])
+    for matrix in matrices:
+        held.take(matrix)
+    for each in words:
+        held.hear(*each)
+    with pytest.raises(ProtocolError, match="all corrections are sent"):
+        held.challenge()
+
+    proof = OneProof(True)
     committed, held = proof.begin()
     with pytest.raises(ProtocolError, match="corrections of all bits"):
         committed.promise(bytes(32), proof.witness, proof.ring)
@@ -528,9 +548,14 @@ def test_steps_are_taken_once_and_in_order() -> None:
     for each in proof.words():
         held.hear(*each)
     challenged = held.challenge()
+    with pytest.raises(MessageError, match="a challenge of a proof must have 32 bytes, got 31"):
+        copy(committed).promise(challenged.seed[:-1], proof.witness, proof.ring)
     promised = committed.promise(challenged.seed, proof.witness, proof.ring)
     with pytest.raises(ProtocolError, match="Committed once"):
         committed.promise(bytes(32), proof.witness, proof.ring)
+    for promise in (promised.promise[:-1], promised.promise + b"\0"):
+        with pytest.raises(MessageError, match="a promise of a proof must have"):
+            copy(challenged).take(promise)
     opened = challenged.take(promised.promise)
     with pytest.raises(ProtocolError, match="Challenged once"):
         challenged.take(promised.promise)
@@ -555,6 +580,25 @@ def test_what_soundness_counts_is_what_runs() -> None:
         columns = (statement.spec.gain if statement.seals else half) * 300 * 7
         largest = columns + half * N * statement.reach + statement.z + (statement.h << k) + half
         assert 2 * largest < statement.field.p
+    # 2^50 · 8,191 is below half of 2^64 - 59; with rho, 2^50 · 2,048 · 15, it is not.
+    spec = replace(spec_of(8191), modulus_bits=51, bound=1)
+    assert RangeStatement(spec, BitCoding(1, GROUPS[1]), False).field.size == 9
+
+
+@pytest.mark.parametrize(("seals", "relations"), [(True, 2 * 64 * 5 + 64), (False, 64 * 6 + 64)], ids=["S", "M"])
+def test_every_relation_is_in_the_answer(seals: bool, relations: int) -> None:
+    """(S) has two spans of 64 masks on 5 columns, (M) 64 masks on 6; each has one attribute of more than two levels."""
+    proof = OneProof(seals, spec_of(17_000, bound=1, bits=48))
+    statement = proof.statement
+    sums = RelationSums(statement, RandomMasks(statement, bytes(32), proof.ring))
+    for piece in statement.pieces:
+        sums.add(piece.kind, piece.start, np.zeros((2, piece.bits), np.uint64))
+    totals = sums.totals(np.zeros(statement.sum_bits, np.uint8), 0)
+    assert len(totals) == relations
+    digests = {digest_of(totals, statement.field)}
+    for at in range(relations):
+        digests.add(digest_of([*totals[:at], 1, *totals[at + 1 :]], statement.field))
+    assert len(digests) == relations + 1
 
 
 def _said_by(proof: OneProof) -> dict[str, bytes]:
