@@ -14,16 +14,18 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from benchmarks.columns import resident
 from colonnade.crypto.alignment.base_ot import BaseSender, _hashes
 from colonnade.crypto.alignment.curve25519 import LOW_ORDER, compress, negative
 from colonnade.crypto.alignment.kernels import SUMS, AlignmentKernels
 from colonnade.crypto.chains.transfer import COLUMNS, SPARE, BitRows, _challenge, _drawn, padded
 from colonnade.crypto.lattice.kernels import NumpyKernels
 from colonnade.crypto.lattice.parameters import DEVIATIONS, TAU, N, error_sum, proved_tau
-from colonnade.crypto.product import Words
+from colonnade.crypto.product import ProductSpec, Words
 from colonnade.crypto.ranges.coding import BitCoding, Bits, spell, weights_to
 from colonnade.crypto.ranges.commitments import BASE_BYTES, BitChecker, BitCommitter
 from colonnade.crypto.ranges.field import PRIMES, Field, LimbSums, Numbers
+from colonnade.crypto.ranges.party import ProvenParty
 from colonnade.crypto.ranges.proof import HASH_BYTES, SALT_BYTES, ProverKey, VerifierChoices, Witness, digest_of
 from colonnade.crypto.ranges.relations import RelationSums
 from colonnade.crypto.ranges.statements import SEED_BYTES, RandomMasks, RangeStatement, T
@@ -657,6 +659,23 @@ def test_promises_tell_nothing_of_the_columns() -> None:
         # No bit of the promise is the same in all sessions beyond chance: 2^-7 of them are.
         same = ((told == told[0]).all(axis=0)).mean()
         assert abs(same - 2**-7) < 5 * np.sqrt(2**-7 / told.shape[1])
+
+
+def test_a_proof_is_bound_to_its_session_its_terms_and_its_direction() -> None:
+    def bound(spec: ProductSpec, *pair: int) -> bytes:
+        columns = resident(draw_columns(spec.groups[0], spec.rows, spec.bound, np.random.default_rng(1)))
+        noise = {cross: np.zeros(cross.shape, np.int64) for cross in spec.crosses}
+        return ProvenParty(spec, 0, columns, noise, Randomness(bytes(32)))._bound(*pair)
+
+    spec = spec_of()
+    others = [
+        replace(spec, session=bytes(32)),
+        replace(spec, bound=6),
+        replace(spec, gain=spec.gain - 1),
+        replace(spec, groups=(spec.groups[0], (levels(5), NUMBER))),
+    ]
+    told = [bound(spec, 0, 1), bound(spec, 1, 0), *(bound(other, 0, 1) for other in others)]
+    assert len(set(told)) == len(told)
 
 
 def test_masks_are_the_same_from_any_row_on_and_differ() -> None:
