@@ -270,6 +270,19 @@ def test_a_row_of_transfers_that_mixes_bits_is_refused() -> None:
         OneProof(True, committer=OtherBits).run()
 
 
+def test_the_sums_of_rows_are_drawn_after_all_that_they_are_about() -> None:
+    """The challenge is a hash: of the base transfers' messages, of a matrix's number and of each of its words."""
+    matrix = np.arange(COLUMNS * 3, dtype=np.uint64).reshape(COLUMNS, 3)
+    told = [_challenge(b"a", 0, matrix), _challenge(b"b", 0, matrix), _challenge(b"a", 1, matrix)]
+    for place in ((0, 0), (COLUMNS - 1, 2)):
+        changed = matrix.copy()
+        changed[place] ^= np.uint64(1)
+        told.append(_challenge(b"a", 0, changed))
+    assert len({each.tobytes() for each in told}) == len(told)
+    # Two of the words of a whole matrix for each row.
+    assert {each.shape for each in told} == {(64 * 3, 2)}
+
+
 class WrongCorrection(BitChecker):
     """A verifier that would read one bit: with another correction the answer depends on it."""
 
