@@ -35,7 +35,7 @@ from colonnade.model import PublicModel, partial_scores, write_model
 from colonnade.planning.agreement import Agreement, TopDown
 from colonnade.planning.query import EVALUATED, KEPT_NAME, Evaluated, Full
 from colonnade.planning.session_plan import SessionPlan
-from colonnade.planning.warnings import refusing_columns
+from colonnade.planning.warnings import proof_warnings, refusing_columns
 from colonnade.study import StudySpec
 
 DROWNED = 0.25
@@ -129,7 +129,7 @@ class Evaluation:
 
     def warnings(self, session: SessionPlan) -> list[str]:
         """What to consider before anything is spent."""
-        refusing = refusing_columns({party: self.needs(party) for party in self.parts})
+        refusing = proof_warnings(session) + refusing_columns({party: self.needs(party) for party in self.parts})
         if self.task is Task.LOGISTIC and not self.opens_counts:
             return [
                 *refusing,
@@ -276,6 +276,7 @@ def evaluate_by(
         delta=loses,
         collusion=min(terms.collusion, len(parties) - 1),
         product=terms.product,
+        proofs=terms.proofs,
         reason=terms.reason,
         organisations={party: who for party, who in terms.organisations.items() if party in parties},
         auditors=terms.auditors,

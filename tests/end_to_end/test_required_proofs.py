@@ -100,6 +100,14 @@ def test_the_command_line_says_which_promise_holds(
     done = run("fit", tmp_path / "study.toml", "--out", tmp_path / "release.json", "--force")
     assert done.code == 0, done.err
     assert json.loads((tmp_path / "release.json").read_text())["plan"]["promise"].endswith(DEVIATES)
+    # An evaluation of its models would have no proofs: it is refused, and where they need not be it says so.
+    assert run("solve", tmp_path / "release.json", "--out", tmp_path / "model.json").code == 0
+    call = ("evaluate", tmp_path / "study.toml", tmp_path / "model.json", "--rows", "1500", "--plan")
+    refused = run(*call)
+    assert refused.code == 1 and 'proofs = "required" does not go with an evaluation' in refused.err
+    requiring(tmp_path, "where they fit")
+    told = run(*call, "--json").json["warnings"]
+    assert told[0].startswith("parties prove nothing of what they send") and told[0].endswith("with an evaluation")
     write_study(tmp_path)
     assert promise not in run("plan", tmp_path / "study.toml", "--rows", "60", "--full").out
 

@@ -78,15 +78,21 @@ def warnings_of(session: SessionPlan, lower: Callable[[], PrivacyPlan]) -> list[
     shared = any(not i.block.single for i in session.plan.blocks)
     if session.plan.collusion == 0 and shared and not session.plan.law.stable:
         out.append("with collusion = 0 there is no guarantee against a party, which knows its share of the noise")
-    if session.unproved:
-        out.append(f"parties prove nothing of what they send, for proofs do not fit: {session.unproved}")
-    if session.proved and session.plan.collusion < len(session.parties) - 1:
-        out.append(
-            "a party that deviates may leave its noise out, so that another party sees less than all: collusion = "
-            f"{session.plan.collusion + 1} covers both"
-        )
+    out += proof_warnings(session)
     if session.plan.calibration is Calibration.PAPER:
         out.append(
             'the paper\'s calibration is for reproducing its figures; "exact" adds less noise for the same epsilon'
         )
     return out
+
+
+def proof_warnings(session: SessionPlan) -> list[str]:
+    """Where a study asks for proofs: what they leave open, or why there are none."""
+    if session.unproved:
+        return [f"parties prove nothing of what they send, for proofs do not fit: {session.unproved}"]
+    if not session.proved or session.plan.collusion >= len(session.parties) - 1:
+        return []
+    return [
+        "a party that deviates may leave its noise out, so that another party sees less than all: collusion = "
+        f"{session.plan.collusion + 1} covers both"
+    ]
