@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from colonnade.consent.policy import Policy, policy_from
-from colonnade.crypto.lattice.parameters import SECURITY_FLOOR, proved_security, proved_tau
+from colonnade.crypto.lattice.parameters import SECURITY_FLOOR, choose_parameters, proved_security, proved_tau
 from colonnade.foundation.errors import PolicyError, ProductError, StudyError
 from colonnade.foundation.schema import Binary, Categorical, Column, Numeric, Schema
 from colonnade.mechanism.composition import Cap
@@ -79,6 +79,9 @@ def test_hints_are_hidden_by_the_honest_noise_alone() -> None:
     # 6.519 / sqrt(2 (1 + r^2)) = 3.2 at r = 1.037: one hint, whose own size is a little above the noise, is too much.
     assert proved_security(44, 14_146, 15, 1, 1.597e6 / 1.03) > 0
     assert proved_security(44, 14_146, 15, 1, 1.597e6 / 1.05) == 0
+    # A plan asks for it: 200 hints leave 3.2 where r <= 0.0733, so at n = 16,384 and noise 1 a gain of 2.32e7.
+    chosen = choose_parameters(16_384, 1, 1.0, 200, 400, levels=2, hints=200, proved=16_384)
+    assert (chosen.modulus_bits, chosen.gain) == (40, 33_149_747)
     bits = [proved_security(44, 14_146, 15, d, 1e8) for d in (1, 100, 10_000)]
     assert bits == sorted(bits, reverse=True) and bits[0] > bits[2]
 
@@ -90,6 +93,10 @@ def test_hints_are_hidden_by_the_honest_noise_alone() -> None:
         ({"product": "bgn"}, 'does not go with product = "bgn"'),
         ({"collusion": 0}, "does not go with collusion = 0"),
         ({"interactions": (("p0.x0", "p1.x1"),)}, "does not go with products that a party makes"),
+        (
+            {"task": Task.POLYNOMIAL, "objective": "(y - w * x1)^2", "parameters": ("w",), "ball": 1.0},
+            "does not go with a declared objective",
+        ),
     ],
 )
 def test_what_is_not_proved_is_refused_where_proofs_are_required(changes: dict[str, Any], said: str) -> None:
