@@ -19,7 +19,7 @@ from colonnade.data.sql import frame_of
 from colonnade.data.storage import plain_texts
 from colonnade.foundation.errors import DataError, MissingError, StudyError
 from colonnade.foundation.randomness import Randomness
-from colonnade.foundation.schema import column_from
+from colonnade.foundation.schema import Column, Date, column_from
 from colonnade.mechanism.release import write_release
 from colonnade.runs import RunOptions, fit
 from colonnade.sites.site import read_site
@@ -178,6 +178,20 @@ def test_one_snapshot_and_few_rows_at_a_time(postgres: Any, monkeypatch: pytest.
     columns = {"visits": column_from("visits", {"kind": "numeric", "low": 0, "high": 20})}
     table = Source(data, "person").read("clinic", columns)
     assert table.rows == ROWS and seen == [50] * 6 and table.clipped == {"visits": 0}
+
+
+def test_a_day_that_python_has_not_ends_no_reading(postgres: Any) -> None:
+    """One person's day is wrong, and the others' are what they are."""
+    days = ["2020-01-01", "infinity", "20000-01-01", "0044-03-15 BC"]
+    postgres.execute("create table days (person int, day date, moment timestamptz, hour time)")
+    for k, day in enumerate(days):
+        postgres.execute("insert into days values (%s, %s, %s, '24:00:00')", (k, day, day))
+    columns: dict[str, Column] = {"day": Date("2000-01-01", "2030-01-01"), "moment": Date("2000-01-01", "2030-01-01")}
+    data = AddressSource("postgresql:///postgres", "days", "select * from days order by person")
+    table = Source(data, "person").read("clinic", columns)
+    # A moment of 44 BC is read as of 44: outside of the bounds either way.
+    assert {name: own.wrong for name, own in table.unfit.items()} == {"day": 3, "moment": 2}
+    assert np.asarray(table.values["day"])[0] == (dt.date(2020, 1, 1) - dt.date(1970, 1, 1)).days
 
 
 def test_what_a_database_refuses_is_one_sentence(postgres: Any) -> None:

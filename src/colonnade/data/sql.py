@@ -44,6 +44,8 @@ def _postgresql(address: str, query: str, rows: int) -> Iterator[tuple[list[str]
         with psycopg.connect(address) as connection:
             connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
             connection.read_only = True
+            for kind in ("date", "timestamp", "timestamptz", "time", "timetz", "interval"):
+                _take_any(connection.adapters, kind)
             with connection.cursor(name="colonnade") as cursor:
                 cursor.itersize = rows
                 cursor.execute(query.encode())
@@ -54,6 +56,23 @@ def _postgresql(address: str, query: str, rows: int) -> Iterator[tuple[list[str]
         if (error.sqlstate or "").startswith("22"):
             told = f"a value does not fit its type (SQLSTATE {error.sqlstate})"
         raise DataError(f"{address} cannot be read: {told}") from None
+
+
+def _take_any(adapters: Any, kind: str) -> None:
+    """A day that Python has not, such as infinity, is its text: no record ends the reading."""
+    import psycopg
+    from psycopg.types import datetime as known
+
+    usual = getattr(known, f"{kind.capitalize()}Loader")
+
+    class AnyLoader(usual):  # type: ignore[misc, valid-type]
+        def load(self, data: Any) -> Any:
+            try:
+                return super().load(data)
+            except psycopg.DataError:
+                return bytes(data).decode(errors="replace")
+
+    adapters.register_loader(kind, AnyLoader)
 
 
 def _duckdb(address: str, file: Path, query: str, rows: int) -> Iterator[tuple[list[str], list[Row]]]:
