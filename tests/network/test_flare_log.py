@@ -122,6 +122,18 @@ def test_party_whose_job_cannot_start_is_named(tmp_path: Path) -> None:
     assert failed_party(tmp_path) == ""
 
 
+@pytest.mark.parametrize("reason", ["\x1b[2J\x1b]0;owned\x07", "\u202egnorw", "x" * 5000])
+def test_a_partys_words_reach_no_terminal_as_commands(tmp_path: Path, reason: str) -> None:
+    told: list[str] = []
+    watch_failures(tmp_path, "", told.append)
+    (tmp_path / "0c40d202-3c07").mkdir()
+    logging.getLogger(SERVER_LOGGER).info("Failing job 0c40d202-3c07 due to reported failure from bank: %s", reason)
+    (sentence,) = told
+    outcome = json.loads((tmp_path / "0c40d202-3c07" / "outcome.json").read_text())
+    for text in (sentence, outcome["sentence"]):
+        assert text.isprintable() and "bank" in text and reason not in text
+
+
 def test_party_is_told_of_its_own_job_that_cannot_start(tmp_path: Path) -> None:
     told: list[str] = []
     watch_failures(tmp_path, "bank", told.append)

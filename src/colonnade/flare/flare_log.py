@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from colonnade.flare.status import look
+from colonnade.foundation.names import LONGEST_NAME, is_visible
 from colonnade.protocol.codes import BOOKED_COUNTS
 from colonnade.sites.site import OUTCOME, STATUS
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 # FLARE names its loggers by module and class: the module's hears all of them.
 SERVER_LOGGER = "nvflare.private.fed.server.fed_server"
 PARTY_LOGGER = "nvflare.private.fed.client.client_executor"
-REPORTED = re.compile(r"^(?:Failing|Aborting) job (\S+) due to reported failure from (\S+): (.*)$")
+REPORTED = re.compile(r"^(?:Failing|Aborting) job (\S+) due to reported failure from ([\w.@-]+): (.*)$")
 FINISHED = re.compile(r"^run \((\S+)\): child worker process finished with RC (.+)$")
 Say = Callable[[str], None]
 EVICTED = re.compile(r"is evicted for .* from endpoint (\S+)")
@@ -140,6 +141,9 @@ def watch_failures(folder: Path, party: str, say: Say) -> None:
     def reported(found: re.Match[str]) -> None:
         """Leave the coordinator a sentence with the party's name, where the job itself leaves none."""
         job, name, reason = found[1], found[2], found[3]
+        if not is_visible(reason) or len(reason) > LONGEST_NAME:
+            # A party's own words, which a terminal could take for commands.
+            reason = "for a reason that cannot be shown"
         what = f"the session's process at {name} could not start, or was ended ({reason}): log.txt at {name} says why"
         try:
             # Whatever the server's job says at its end replaces this.
