@@ -24,12 +24,15 @@ from colonnade.flare import coordinator
 from colonnade.flare.status import COMMAND, look
 from colonnade.foundation.errors import ProtocolError, StoppedError, StudyError
 from colonnade.foundation.randomness import Randomness
+from colonnade.protocol.account import SessionAccount
 from colonnade.protocol.party import PartyRole
 from colonnade.protocol.tasks import JournalEvent, Unguarded
 from colonnade.sites.site import COORDINATOR, OUTCOME, RELEASE, Site, read_site
 from colonnade.study import StudySpec
 from colonnade.transport.client import Client
 from colonnade.transport.journal import FileJournal
+from tests.helpers.accounts import Remembered
+from tests.helpers.authority import Authority
 from tests.helpers.played_jobs import JOB, ServerSite
 from tests.helpers.wires import PARTIES, QUICK, party_task, write_study
 
@@ -281,6 +284,26 @@ def test_what_is_shown_of_a_session_under_way(tmp_path: Path, monkeypatch: pytes
     assert shown == {"job": JOB, "session": session, "step": "open", "share": 1.0, "done": True}
     (kept,) = (tmp_path / "server" / "releases").iterdir()
     assert kept.name == f"{session[:16]}.json" and look(tmp_path / "server" / "status.json")["file"] == str(kept)
+
+
+def test_the_server_names_the_session_as_ledgers_and_releases_do(tmp_path: Path) -> None:
+    """Accountable parties draw the id together, behind the server's welcome."""
+    study, authority = write_study(tmp_path), Authority()
+    server = ServerSite(tmp_path / "study.toml", tmp_path / "server")
+    roles = [
+        PartyRole(
+            party_task(study, name, Unguarded()),
+            Randomness(),
+            authority.signer(tmp_path / "certificates", name),
+            account=SessionAccount(Remembered()),
+        )
+        for name in PARTIES
+    ]
+    server.start()
+    with ThreadPoolExecutor(len(PARTIES)) as pool:
+        list(pool.map(lambda role: Client(role, lambda data: server.ask(role.name, data), QUICK).run(), roles))
+    told, shown = server.finish(), look(tmp_path / "server" / "status.json")
+    assert {shown["session"], told["session"], *(role.identity.hex() for role in roles)} == {shown["session"]}
 
 
 @pytest.mark.parametrize(("event", "step"), [("started", "align"), ("submitted", "submit")])

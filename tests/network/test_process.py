@@ -273,6 +273,7 @@ def test_terminal_names_the_session_and_the_spend(tmp_path: Path, capsys: pytest
     board.session = "4447d2490ec027b0" * 4
     board("products", 0.0)
     tell(look(board.path))
+    board.session = "9254183f88aa01c2" * 4
     board.note(Spend("booked", 0.52, 0.0, 0.52, 2.0))
     tell(look(board.path))
     board.settle("released")
@@ -282,6 +283,7 @@ def test_terminal_names_the_session_and_the_spend(tmp_path: Path, capsys: pytest
         "bank: job 0c40d202: matching ids in private",
         "bank: job 0c40d202 is session 4447d2490ec027b0",
         "bank: session 4447d2490ec027b0: multiplying sealed columns",
-        "bank: session 4447d2490ec027b0: done: the release was opened",
-        "bank: session 4447d2490ec027b0: spent epsilon=0.52; 0.52 of 2 is spent",
+        "bank: job 0c40d202 is session 9254183f88aa01c2",
+        "bank: session 9254183f88aa01c2: done: the release was opened",
+        "bank: session 9254183f88aa01c2: spent epsilon=0.52; 0.52 of 2 is spent",
     ]

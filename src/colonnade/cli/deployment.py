@@ -269,7 +269,7 @@ def _teller(name: str) -> Callable[[dict[str, Any]], None]:
         # Ledgers and releases have the session's own id, which is known once all are there.
         session = str(content.get("session") or "")
         which = f"session {session[:16]}" if session else f"job {job[:8]}"
-        if session and job == last[0] and not last[2]:
+        if job == last[0] and session not in ("", last[2]):
             say(f"job {job[:8]} is session {session[:16]}")
         if [job, step] != last[:2] and not content.get("done"):
             names = NAMES if content.get("spends", True) else {**NAMES, **SCORING}

@@ -61,10 +61,16 @@ class ServerJob(Controller):  # type: ignore[misc]
             task = self._recipe.server_task(name, run)
             # Across machines sessions are accountable, unless they are simulations.
             role = ServerRole(task, randomness, self._journal, accountable=not randomness.seeded)
-            self._relay = Relay(role, self._site.patience, self._status)
+            self._relay = Relay(role, self._site.patience, self._show)
             self._status.session = role.identity.hex()
         except ColonnadeError as error:
             self._flaw = str(error)
+
+    def _show(self, step: str, share: float) -> None:
+        assert self._relay is not None
+        # All draw the id together, or take an earlier one up again: then it is another than at first.
+        self._status.session = self._relay.role.identity.hex()
+        self._status(step, share)
 
     def _answer(self, topic: str, request: Any, fl_ctx: Any) -> Any:
         """A party's request; whatever goes wrong with it is told by a code alone."""
