@@ -97,7 +97,7 @@ def demo_case(proofs: bool) -> dict[str, Any]:
             (Path(place) / file.name).symlink_to(file)
         (Path(place) / "study.toml").write_text(text, encoding="utf-8")
         study, begun = read_study(Path(place) / "study.toml"), time.process_time()
-        outcome = fit(study)
+        outcome = fit(study).outcome
         seconds, traffic = time.process_time() - begun, outcome.traffic
     return {
         "seconds": round_to(seconds),
@@ -132,12 +132,13 @@ def main() -> int:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         print(json.dumps({**found, "peak_megabytes": round_to(peak)}))
         return 0
-    told = {name: {key: measured(name, key == "with") for key in ("without", "with")} for name in given.cases}
+    told = {}
+    for name in given.cases:
+        told[name] = {key: measured(name, key == "with") for key in ("without", "with")}
+        # As it is found: a run of minutes that is cut off has told the cases before.
+        print(f"{name}: {told[name]}", file=sys.stderr if given.json else sys.stdout, flush=True)
     if given.json:
         print(json.dumps(told))
-        return 0
-    for name, found in told.items():
-        print(f"{name}: {found}")
     return 0
 
 
