@@ -1,4 +1,4 @@
-"""Certificates and FLARE's configuration for each organisation: no shipped code, no logs sent, two classes allowed."""
+"""Certificates and FLARE's configuration for each site: no shipped code, no logs sent, three classes allowed."""
 
 from __future__ import annotations
 
