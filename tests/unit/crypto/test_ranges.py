@@ -445,7 +445,6 @@ def test_a_broken_base_transfer_of_one_kind_reads_no_bit() -> None:
     assert abs(agreeing(base.seeds(b"c" * 32, side.choices[:BASE_BYTES])) - count / 2) < 5 * np.sqrt(count) / 2
 
 
-@pytest.mark.parametrize("seals", [True, False], ids=["S", "M"])
 class RubbishSlot(BitCommitter):
     """Wraps rubbish for one bit of one transfer: whether V can go on tells the prover that bit of D."""
 
@@ -501,6 +500,7 @@ def test_a_key_of_low_order_is_refused_by_who_checks() -> None:
             BitChecker(b"c" * 32, key, Randomness(bytes(32)), Field(9), AlignmentKernels())
 
 
+@pytest.mark.parametrize("seals", [True, False], ids=["S", "M"])
 def test_an_answer_other_than_promised_or_cut_is_refused(seals: bool) -> None:
     for change in (_flip(0), _flip(40), lambda answer: answer[:-1]):
         proof = OneProof(seals)
