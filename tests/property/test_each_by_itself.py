@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import replace
+from datetime import time, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ import pytest
 from colonnade.data import people
 from colonnade.data.ids import IdColumns
 from colonnade.data.people import RecordFrames
-from colonnade.data.sources import Source, read_address
+from colonnade.data.sources import FrameSource, Source, read_address
 from colonnade.data.table import Table
 from colonnade.data.written import Written
 from colonnade.estimators.frames import series_of
@@ -81,6 +83,20 @@ def test_an_estimators_number_is_read_by_itself() -> None:
     for odd in ("x", 1.5, None, b"1", 10**400):
         found = series_of("x", COLUMNS["x"], np.array([True, "2.5", 3, odd], dtype=object))
         assert found.cast(pl.Float64, strict=False)[:3].to_list() == [1.0, 2.5, 3.0]
+
+
+@pytest.mark.parametrize("odd", [timedelta(days=9), [1], {"a": 1}, b"\xff", time(8)], ids=str)
+def test_a_column_of_no_kind_of_value_is_counted(odd: Any) -> None:
+    frame = pl.DataFrame({"id": ["a", "b", "a"], "v": [odd, None, odd], "day": ["2024-01-01"] * 3})
+    for name, column in DECLARED.items():
+        table = Source(FrameSource(frame.rename({"v": name}).head(2)), "id").read("p", {name: column})
+        assert (table.unfit[name].missing, table.unfit[name].wrong) == (1, 1), name
+    for how in ("count", "sum", "min", "last"):
+        own = replace(DECLARED["x"], people=Aggregate(how, "v", "day" if how == "last" else ""))
+        assert Source(FrameSource(frame), "id").read("p", {"x": own}).rows == 2
+    ids = frame.select(id="v", x=pl.lit(1.0))
+    found = Source(FrameSource(ids), "id").read("p", {"x": DECLARED["x"]})
+    assert found.rows == 1 and found.left_out.count == 2
 
 
 def test_a_text_that_is_not_in_utf8_ends_no_query(tmp_path: Path) -> None:

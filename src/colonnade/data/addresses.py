@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,7 +31,7 @@ def address_frames(
     wanted = [*filed(columns), *id_names(id_column)]
     rows = block_rows(len(wanted)) if at.query is None else min(QUERY_ROWS, block_rows(len(wanted)))
     with explain_errors(party, at.address):
-        for frame in _stored(at, wanted, rows) if at.query is None else _queried(at, columns, rows):
+        for frame in _frames(at, rows, wanted, numbers_among(columns)):
             for name in wanted:
                 if name not in frame.columns:
                     raise DataError(f"{at.address} has no column {name!r}")
@@ -40,34 +40,30 @@ def address_frames(
 
 
 def head_frames(at: AddressSource, rows: int = QUERY_ROWS) -> Iterator[pl.DataFrame]:
-    """All columns that lie at an address, in blocks of so many rows."""
-    if at.query is not None:
-        for names, block in query_rows(at.address, at.file, at.query, rows):
-            yield plain_texts(frame_of(names, block, names))
-        return
+    """All columns that lie at an address, in blocks of so many rows, with what types they show."""
     try:
-        found = pl.scan_parquet(at.address) if is_parquet(Path(at.address)) else pl.scan_csv(at.address)
-        yield from found.collect_batches(chunk_size=rows, maintain_order=True)
+        yield from map(plain_texts, _frames(at, rows))
     except (pl.exceptions.PolarsError, OSError) as error:
         raise DataError(f"{at.address} cannot be read: {reason(error)}") from None
 
 
-def _queried(at: AddressSource, columns: Mapping[str, Column], rows: int) -> Iterator[pl.DataFrame]:
-    numbers = numbers_among(columns)
-    for names, block in query_rows(at.address, at.file, at.query or "", rows):
-        if len(set(names)) < len(names):
-            raise DataError(f"{at.address}: a query's columns must have different names, got {names}")
-        yield frame_of(names, block, numbers)
-
-
-def _stored(at: AddressSource, wanted: list[str], rows: int) -> Iterator[pl.DataFrame]:
-    """A file of an object store, through polars, with credentials of the environment."""
-    place = Path(at.address.partition("://")[2])
-    found = (
-        pl.scan_parquet(at.address)
-        if is_parquet(place)
-        else pl.scan_csv(at.address, infer_schema=False, encoding="utf8-lossy")
-    )
-    present = found.collect_schema().names()
-    chosen = found.select(name for name in wanted if name in present)
-    yield from chosen.collect_batches(chunk_size=rows, maintain_order=True)
+def _frames(
+    at: AddressSource, rows: int, wanted: Collection[str] | None = None, numbers: Collection[str] | None = None
+) -> Iterator[pl.DataFrame]:
+    """A query's rows, or a file of an object store, through polars, with credentials of the environment."""
+    if at.query is not None:
+        for names, block in query_rows(at.address, at.file, at.query, rows):
+            if len(set(names)) < len(names):
+                raise DataError(f"{at.address}: a query's columns must have different names, got {names}")
+            yield frame_of(names, block, names if numbers is None else numbers)
+        return
+    if is_parquet(Path(at.address.partition("://")[2])):
+        found = pl.scan_parquet(at.address)
+    elif wanted is None:
+        found = pl.scan_csv(at.address)
+    else:
+        found = pl.scan_csv(at.address, infer_schema=False, encoding="utf8-lossy")
+    if wanted is not None:
+        present = found.collect_schema().names()
+        found = found.select(name for name in wanted if name in present)
+    yield from found.collect_batches(chunk_size=rows, maintain_order=True)

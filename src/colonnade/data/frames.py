@@ -17,7 +17,7 @@ import polars as pl
 from colonnade.data.forms import plain_series
 from colonnade.data.ids import id_names
 from colonnade.data.reading import Id, explain_errors, filed
-from colonnade.data.storage import id_texts
+from colonnade.data.storage import as_texts, id_texts
 from colonnade.data.written import PLAIN, Written
 from colonnade.foundation.errors import DataError
 from colonnade.foundation.schema import Column, Storage
@@ -137,8 +137,8 @@ def one_by_one(party: str, series: pl.Series, column: Column | None, written: Wr
 
 def _as_levels(series: pl.Series, column: Column) -> pl.Series:
     """Levels as texts, decided once for each value that occurs."""
-    if series.dtype in (pl.String, pl.Categorical, pl.Enum):
-        return series.cast(pl.String)
+    if series.dtype in (pl.String, pl.Categorical, pl.Enum) or series.dtype.is_nested():
+        return as_texts(series)
     seen = series.unique()
     texts = [level_of(value, column.all_levels) for value in seen]
     return series.replace_strict(seen, pl.Series(texts, dtype=pl.String), return_dtype=pl.String)

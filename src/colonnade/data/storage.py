@@ -128,7 +128,7 @@ def as_texts(series: pl.Series) -> pl.Series:
         # A cast would end at the first value that is not in UTF-8.
         texts = [None if value is None else value.decode(errors="replace") for value in series]
         return pl.Series(series.name, texts, dtype=pl.String)
-    if kind.is_nested() or kind == pl.Object:
+    if kind.is_nested() or kind in (pl.Object, pl.Duration):
         texts = [None if value is None else str(value) for value in series]
         return pl.Series(series.name, texts, dtype=pl.String)
     return series.cast(pl.String)
