@@ -38,8 +38,8 @@ def warnings_of(session: SessionPlan, lower: Callable[[], PrivacyPlan]) -> list[
     elif session.forecast.hopeless and session.agreement.query.evaluated is None:
         out.append(
             f"the noise on the products with the label is {session.forecast.noise_to_signal:.3g} times the largest "
-            f"possible signal at n={session.rows}: the model is not expected to beat the trivial one, unless few columns "
-            "or common levels hold most of what can be learned; "
+            f"possible signal at n={session.rows}: the model is not expected to beat the trivial one, unless few "
+            "columns or common levels hold most of what can be learned; "
             f"{session.forecast.rows_text}, and a larger epsilon or fewer columns would help, too"
         )
     if (session.label_noise or 0.0) > LOUD_MEAN and session.agreement.query.evaluated is None:
