@@ -15,6 +15,7 @@ import pytest
 import colonnade as cn
 from colonnade import runs
 from colonnade.consent.ledger import Ledger
+from colonnade.data.ids import IdColumns
 from colonnade.data.sources import FileSource, Source
 from colonnade.data.table import Table, open_table, read_table, table_from
 from colonnade.estimators import VerticalLinearRegression
@@ -303,7 +304,7 @@ def test_a_missing_id_leaves_the_other_ids_as_they_are(tmp_path: Path) -> None:
     """pandas turns whole numbers beside a missing one into floats: 7 must not become 7.0, which nobody has."""
     frame = pl.DataFrame({"person": [1.0, float("nan"), 7.0, None, 1.0], "x": [0.1, 0.2, 0.3, 0.4, 0.5]})
     frame.write_parquet(tmp_path / "p.parquet")
-    table = read_table("p", tmp_path / "p.parquet", {"x": cn.Numeric(0, 1)}, "person")
+    table = read_table("p", tmp_path / "p.parquet", {"x": cn.Numeric(0, 1)}, IdColumns(("person",)))
     assert list(table.ids or ()) == ["1", "7"] and table.rows == 2
     assert table.left_out.missing == 2 and table.left_out.repeated == 1
     assert list(table.values["x"]) == [0.1, 0.3]  # type: ignore[arg-type]

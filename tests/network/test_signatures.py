@@ -17,6 +17,7 @@ from colonnade.crypto.lattice.frames import Frames, parcel_places
 from colonnade.crypto.lattice.words import Planes, width
 from colonnade.crypto.masks import MaskKeys
 from colonnade.crypto.product import Words, centred
+from colonnade.data.ids import IdColumns
 from colonnade.data.table import read_table
 from colonnade.foundation.randomness import Randomness, Stream
 from colonnade.mechanism.release import write_release
@@ -473,7 +474,7 @@ def test_unsigned_columns_let_the_server_ask_for_one_record(study: StudySpec, tm
     assert honest is not None and attacked is not None
     session = amplifier.session
     assert amplifier.added > 10 * session.grid.bound
-    table = read_table("works", tmp_path / "works.csv", study.agreement.schema.parties["works"], "person")
+    table = read_table("works", tmp_path / "works.csv", study.agreement.schema.parties["works"], IdColumns(("person",)))
     coins = Randomness(SEED).child("party works").child("rounding").bytes(32)
     record = table.encode(session.plan.layout, session.grid, coins).rows(0, 1)[0]
     found: set[int] = set()

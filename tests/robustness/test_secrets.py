@@ -17,6 +17,7 @@ from colonnade.crypto.alignment.party import AlignmentParty
 from colonnade.crypto.alignment.server import AlignmentServer
 from colonnade.crypto.masks import MaskKeys
 from colonnade.crypto.product import SERVER
+from colonnade.data.ids import IdColumns
 from colonnade.foundation.errors import ColonnadeError, PolicyError
 from colonnade.foundation.matching import NONE, PSI
 from colonnade.foundation.randomness import Randomness
@@ -337,7 +338,9 @@ def test_nothing_secret_in_refusals_of_a_damaged_file(tmp_path: Path, damage: st
     }[damage]
     (tmp_path / "works.csv").write_text("\n".join(lines) + "\n")
     with pytest.raises(DataError) as refused:
-        table = read_table("works", tmp_path / "works.csv", {"pay": Numeric(0, 100), "hours": Numeric(0, 80)}, "person")
+        table = read_table(
+            "works", tmp_path / "works.csv", {"pay": Numeric(0, 100), "hours": Numeric(0, 80)}, IdColumns(("person",))
+        )
         table.require_fit(strict=True)
     assert not needles.found_in(str(refused.value).encode()), refused.value
     assert refused.value.__context__ is None or refused.value.__suppress_context__, "a traceback would show more"

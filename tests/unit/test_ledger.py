@@ -22,6 +22,7 @@ import pytest
 from colonnade.consent import ledger as module
 from colonnade.consent.entries import Alignment, Booking, DataSet, EntryKind, content_of
 from colonnade.consent.ledger import GENESIS, Ledger
+from colonnade.data.ids import IdColumns
 from colonnade.data.table import read_table, table_from
 from colonnade.foundation.canonical import canonical_json
 from colonnade.foundation.errors import DataError, LedgerError, PolicyError
@@ -271,7 +272,7 @@ def test_a_data_set_in_parts_is_what_a_table_reads(tmp_path: Path) -> None:
     (folder / "notes.txt").write_bytes(b"not read")
     both = DataSet.of_file(folder)
     assert both.digest not in {DataSet.of_file(part).digest for part in folder.glob("*.csv")}
-    assert read_table("p", folder, {"x": Numeric(0, 5)}, "id").rows == 2
+    assert read_table("p", folder, {"x": Numeric(0, 5)}, IdColumns(("id",))).rows == 2
     # A pattern that names the same parts, and other names that change their order.
     assert DataSet.of_file(folder / "*.csv") == DataSet("*.csv", both.digest)
     (folder / "1.csv").rename(folder / "3.csv")

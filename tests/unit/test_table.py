@@ -13,6 +13,7 @@ import pytest
 
 from colonnade.data import reading, store, table
 from colonnade.data.gate import Coding
+from colonnade.data.ids import IdColumns
 from colonnade.data.storage import STORED
 from colonnade.data.table import Table, UnreadColumns, open_table, read_table, table_from
 from colonnade.foundation.errors import DataError
@@ -112,7 +113,7 @@ def test_every_form_of_file_gives_the_same_table(frame: pl.DataFrame, tmp_path: 
         path.write_bytes(gzip.compress(whole) if kind == "csv.gz" else whole)
         if kind == "parquet":
             frame.write_parquet(path)
-    read = read_table("p", path, COLUMNS, "person")
+    read = read_table("p", path, COLUMNS, IdColumns(("person",)))
     assert read.rows == ROWS
     assert np.array_equal(integers(read), naive(frame))
     assert read.ids is not None
@@ -251,7 +252,7 @@ def test_what_is_wrong_is_told(
     places = [Path("parts"), Path("empty"), Path("t.parquet"), Path("t.csv") if "unique" in told else Path("u*.csv")]
     path = next((p for p in places if p.exists()), places[-1])
     with pytest.raises(DataError, match=told):
-        read_table("p", path, COLUMNS, "person").require_fit(strict=True)
+        read_table("p", path, COLUMNS, IdColumns(("person",))).require_fit(strict=True)
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
@@ -285,7 +286,7 @@ def test_missing_values_are_counted_in_the_whole_file(
             with pytest.raises(DataError, match="the id column person misses 450 values, the first in row 8"):
                 ids = holes.with_columns(pl.when(~hole).then("person"))
                 ids.write_csv(path) if kind == "csv" else ids.write_parquet(path)
-                read_table("p", path, {"pay": COLUMNS["pay"]}, "person", workers).require_fit(strict=True)
+                read_table("p", path, {"pay": COLUMNS["pay"]}, IdColumns(("person",)), workers).require_fit(strict=True)
             holes.write_csv(path) if kind == "csv" else holes.write_parquet(path)
 
 

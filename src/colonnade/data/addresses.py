@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from colonnade.data.frames import numbers_among, select_from
-from colonnade.data.ids import id_names
-from colonnade.data.reading import Id, block_rows, explain_errors, filed, reason
+from colonnade.data.ids import IdColumns, id_names
+from colonnade.data.reading import block_rows, explain_errors, filed, reason
 from colonnade.data.sql import frame_of, query_rows
 from colonnade.data.storage import plain_texts
 from colonnade.data.written import Written
@@ -26,9 +26,9 @@ QUERY_ROWS = 1 << 14
 
 
 def address_frames(
-    at: AddressSource, party: str, columns: Mapping[str, Column], id_column: Id, written: Written
+    at: AddressSource, party: str, columns: Mapping[str, Column], ids: IdColumns | None, written: Written
 ) -> Iterator[pl.DataFrame]:
-    wanted = [*filed(columns), *id_names(id_column)]
+    wanted = [*filed(columns), *id_names(ids)]
     rows = block_rows(len(wanted)) if at.query is None else min(QUERY_ROWS, block_rows(len(wanted)))
     with explain_errors(party, at.address):
         for frame in _frames(at, rows, wanted, numbers_among(columns)):
@@ -36,7 +36,7 @@ def address_frames(
                 if name not in frame.columns:
                     raise DataError(f"{at.address} has no column {name!r}")
             if frame.height:
-                yield select_from(party, frame.select(wanted), columns, id_column, written)
+                yield select_from(party, frame.select(wanted), columns, ids, written)
 
 
 def head_frames(at: AddressSource, rows: int = QUERY_ROWS) -> Iterator[pl.DataFrame]:

@@ -15,8 +15,8 @@ import numpy as np
 import polars as pl
 
 from colonnade.data.forms import plain_series
-from colonnade.data.ids import id_names
-from colonnade.data.reading import Id, explain_errors, filed
+from colonnade.data.ids import IdColumns, id_names
+from colonnade.data.reading import explain_errors, filed
 from colonnade.data.storage import as_texts, id_texts
 from colonnade.data.written import PLAIN, Written
 from colonnade.foundation.errors import DataError
@@ -103,11 +103,11 @@ def _kind(value: Any) -> type | None:
 
 
 def select_from(
-    party: str, frame: pl.DataFrame, columns: Mapping[str, Column], id_column: Id = None, written: Written = PLAIN
+    party: str, frame: pl.DataFrame, columns: Mapping[str, Column], ids: IdColumns | None, written: Written
 ) -> pl.DataFrame:
     """The columns that are wanted in the house's own forms, levels as the texts that a file would have."""
     out = [_read(party, frame.get_column(name), columns[name], written) for name in filed(columns)]
-    for name in id_names(id_column):
+    for name in id_names(ids):
         if name in columns:
             raise DataError(f"party {party}: the id column {name!r} must not be a column of the study")
         out.append(_read(party, frame.get_column(name), None, written))

@@ -55,14 +55,9 @@ class IdColumns:
         return _joined(parts), _joined(raw)
 
 
-def ids_of(column: str | IdColumns | None) -> IdColumns | None:
-    return IdColumns((column,)) if isinstance(column, str) else column
-
-
-def id_names(column: str | IdColumns | None) -> tuple[str, ...]:
+def id_names(ids: IdColumns | None) -> tuple[str, ...]:
     """The columns of a file that ids are made of."""
-    found = ids_of(column)
-    return () if found is None else found.columns
+    return () if ids is None else ids.columns
 
 
 def _joined(parts: Sequence[pl.Series]) -> pl.Series:

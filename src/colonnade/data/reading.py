@@ -16,7 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from colonnade.data.forms import plain_frame, readable
-from colonnade.data.ids import IdColumns, forms_found, id_names, ids_of
+from colonnade.data.ids import IdColumns, forms_found, id_names
 from colonnade.data.storage import STORED
 from colonnade.data.store import DiskTexts, Values
 from colonnade.data.unfit import LeftOut, Unfit
@@ -28,7 +28,6 @@ from colonnade.foundation.parts import data_files, is_feather, is_parquet
 from colonnade.foundation.schema import Column
 from colonnade.foundation.toml import toml_value
 
-Id = str | IdColumns | None
 ROW_BLOCK = 1 << 17  # rows read at once, so that memory stays flat
 BLOCK_VALUES = 1 << 21
 """A piece of work holds about as many values, so that wide tables are cut in shorter blocks."""
@@ -79,10 +78,9 @@ class Blocks:
     """A table's frames with what their reading needs; ids, if any, are gathered on the way."""
 
     def __init__(
-        self, party: str, frames: Iterator[pl.DataFrame], columns: Mapping[str, Column], id_column: Id = None
+        self, party: str, frames: Iterator[pl.DataFrame], columns: Mapping[str, Column], ids: IdColumns | None = None
     ) -> None:
         self._party, self._frames, self._columns = party, frames, columns
-        ids = ids_of(id_column)
         self.ids = None if ids is None else GatheredIds(party, ids)
         self.rows = 0
 
@@ -274,13 +272,13 @@ def file_schema(path: Path, written: Written = PLAIN) -> pl.Schema:
 def select_columns(
     path: Path,
     columns: Mapping[str, Column],
-    id_column: Id,
+    ids: IdColumns | None,
     written: Written = PLAIN,
     files: list[Path] | None = None,
 ) -> pl.LazyFrame:
     """The columns that are wanted, of the path's files or their copies."""
     wanted = filed(columns)
-    wanted += [name for name in id_names(id_column) if name not in wanted]
+    wanted += [name for name in id_names(ids) if name not in wanted]
     found = scan(files or data_files(path), written=written)
     present = found.collect_schema().names()
     for name in wanted:
@@ -290,11 +288,11 @@ def select_columns(
 
 
 def file_frames(
-    party: str, path: Path, columns: Mapping[str, Column], id_column: Id = None, written: Written = PLAIN
+    party: str, path: Path, columns: Mapping[str, Column], ids: IdColumns | None = None, written: Written = PLAIN
 ) -> Iterator[pl.DataFrame]:
     """A file's wanted columns, block by block, in the house's own forms."""
     with explain_errors(party, path), readable(data_files(path), written) as files:
-        wanted = select_columns(path, columns, id_column, written, files)
+        wanted = select_columns(path, columns, ids, written, files)
         rows = block_rows(len(columns) + 1)
         found = 0
         for frame in wanted.collect_batches(chunk_size=rows, maintain_order=True):

@@ -13,11 +13,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from colonnade.data.gate import Coding, code_block
-from colonnade.data.ids import TOLD
+from colonnade.data.ids import TOLD, IdColumns
 from colonnade.data.reading import (
     Blocks,
     FilePart,
-    Id,
     block_rows,
     check_block,
     explain_errors,
@@ -257,7 +256,7 @@ def gather_table(
     frames: Iterator[pl.DataFrame],
     columns: Mapping[str, Column],
     where: str,
-    id_column: Id = None,
+    ids: IdColumns | None = None,
     *,
     matched: bool = True,
     workers: Workers = HERE,
@@ -267,7 +266,7 @@ def gather_table(
     Ids that are `matched` tell records apart: of rows with the same id the first stays, and one without any is left
     out. Where rows are taken in their order all stay, and ids are names for people.
     """
-    store, clipped, pieces = ColumnStore(), none_clipped(columns), Blocks(party, frames, columns, id_column)
+    store, clipped, pieces = ColumnStore(), none_clipped(columns), Blocks(party, frames, columns, ids)
     unfit: dict[str, Unfit] = {}
     for values, outside, found in workers.map(check_block, pieces):
         store.append(values)
@@ -277,27 +276,29 @@ def gather_table(
     if not pieces.rows:
         raise DataError(f"party {party}: {where} no records")
     require_agreed(party, unfit, pieces.rows)
-    held, ids = store.columns(), None if pieces.ids is None else pieces.ids.texts
-    table = Table(party, dict(columns), held, pieces.rows, ids, clipped, unfit)
-    if pieces.ids is None or not matched:
+    held, gathered = store.columns(), pieces.ids
+    texts = None if gathered is None else gathered.texts
+    table = Table(party, dict(columns), held, pieces.rows, texts, clipped, unfit)
+    if gathered is None or not matched:
         return table
-    ids, rows, left = pieces.ids.distinct()
-    table = replace(table, id_forms=pieces.ids.forms)
-    return replace(table, values=take_rows(held, rows), rows=len(rows), ids=ids, left_out=left) if left.count else table
+    texts, rows, left = gathered.distinct()
+    table = replace(table, id_forms=gathered.forms)
+    if not left.count:
+        return table
+    return replace(table, values=take_rows(held, rows), rows=len(rows), ids=texts, left_out=left)
 
 
 def read_table(
     party: str,
     path: Path,
     columns: Mapping[str, Column],
-    id_column: Id = None,
+    ids: IdColumns | None = None,
     workers: Workers = HERE,
-    *,
     written: Written = PLAIN,
 ) -> Table:
     """A party's table from a CSV (plain or compressed) or Parquet file, a folder of either, or a pattern of parts."""
-    frames = file_frames(party, path, columns, id_column, written)
-    return gather_table(party, frames, columns, f"{path.name} holds", id_column, workers=workers)
+    frames = file_frames(party, path, columns, ids, written)
+    return gather_table(party, frames, columns, f"{path.name} holds", ids, workers=workers)
 
 
 def open_table(
