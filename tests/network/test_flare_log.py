@@ -134,6 +134,15 @@ def test_a_partys_words_reach_no_terminal_as_commands(tmp_path: Path, reason: st
         assert text.isprintable() and "bank" in text and reason not in text
 
 
+def test_an_endpoints_name_reaches_no_terminal_as_a_command(tmp_path: Path) -> None:
+    said: list[str] = []
+    watch_server(tmp_path, said.append)
+    endpoint = SfmEndpoint(Endpoint("bank\x1b]0;owned\x07"))
+    for name in ("first", "second", "third"):
+        endpoint.add_connection(connection(name))
+    assert said and all(sentence.isprintable() for sentence in said)
+
+
 def test_party_is_told_of_its_own_job_that_cannot_start(tmp_path: Path) -> None:
     told: list[str] = []
     watch_failures(tmp_path, "bank", told.append)
