@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
-from math import e, log, pi, sqrt
+from math import e, floor, log, pi, sqrt
 
 import numpy as np
 import pytest
 
+from colonnade.crypto.lattice.parameters import proved_security
+from colonnade.crypto.lattice.security import key_bits
 from colonnade.crypto.product import ProductNeeds, ProductSizes
-from colonnade.foundation.errors import ProductError
+from colonnade.foundation.errors import PrivacyError, ProductError
 from colonnade.foundation.schema import Numeric, Schema
+from colonnade.mechanism.accounting import check_epsilon
 from colonnade.mechanism.dissection import Block, squared_sum
-from colonnade.mechanism.moments import Encoding, Role
-from colonnade.mechanism.objective import Calibration, Task
+from colonnade.mechanism.moments import Distribution, Encoding, Role
+from colonnade.mechanism.monomials import monomial_sensitivity
+from colonnade.mechanism.objective import Calibration, Task, with_products
 from colonnade.mechanism.plan import BlockPlan, Offer, Terms, _counted, _slack, _Split, _square_slack, plan_top_down
 from colonnade.planning.agreement import Agreement
 from colonnade.planning.precision import (
@@ -247,3 +251,55 @@ def test_needs_of_products_of_three_owners() -> None:
     assert weights.max() > 2 * weights.min()
     known = sqrt(2) * float(item.scale) * grid.bound**3 / weights.max()
     assert chain.owners == 3 and chain.noise_std == pytest.approx(known, rel=1e-9)
+
+
+def near(found: float, known: float) -> bool:
+    """Never below, and above by the hundredth at most that a search over boxes may leave."""
+    return known <= found <= known * 1.011
+
+
+def test_products_that_hold_each_other_back() -> None:
+    """With s of the number that changes: x^2 moves by 1 - s^2, the table x times levels by 1 + |s|, at s = 1/2 by 9/4
+    together. In L2 the squares are (1 - s^2)^2 and at most 4, at s = -1. The label's levels are levels like others."""
+    for role, other in ((Role.FEATURE, Role.LABEL), (Role.LABEL, Role.FEATURE)):
+        parts = [("A", Encoding.SIGNED, 1, Role.FEATURE), ("A", Encoding.SIMPLEX, 2, role)]
+        layout = layout_from([*parts, ("B", Encoding.SIGNED, 1, other)])
+        block = Block(("A",), Role.FEATURE, np.array([[1, 1], [1, 2], [1, 3]]), np.ones(3))
+        assert near(monomial_sensitivity(layout, [(block, 1.0)], Distribution.LAPLACE), 9 / 4)
+        assert near(monomial_sensitivity(layout, [(block, 3.0)], Distribution.GAUSSIAN), 3 * 2)
+
+
+def test_products_with_one_level_of_a_column() -> None:
+    """Of two records with the level x^2 and x move by 1 - s^2 and 1 - s, at s = -1/2 by 9/4; where one has it, by 2.
+
+    As tables they would count 4.
+    """
+    parts = [("A", Encoding.SIGNED, 1, Role.FEATURE), ("A", Encoding.SIMPLEX, 2, Role.FEATURE)]
+    layout = replace(layout_from([*parts, ("B", Encoding.SIGNED, 1, Role.LABEL)]), any_terms=True)
+    longer = with_products(layout, [(1, 1, 3)])
+    block = Block(("A",), Role.FEATURE, np.array([[0, layout.width], [1, 3]]), np.ones(2))
+    assert near(monomial_sensitivity(longer, [(block, 1.0)], Distribution.LAPLACE), 9 / 4)
+    # B has no factor of them.
+    assert monomial_sensitivity(longer, [(block, 1.0)], Distribution.LAPLACE, "B") == 0
+
+
+def test_the_largest_and_the_smallest_epsilon_are_accepted() -> None:
+    assert [check_epsilon(epsilon) for epsilon in (1e12, 1e-12)] == [1e12, 1e-12]
+    for epsilon in (1e12 * (1 + 1e-15), 1e-12 * (1 - 1e-15)):
+        with pytest.raises(PrivacyError, match="epsilon"):
+            check_epsilon(epsilon)
+
+
+def test_keys_of_who_is_only_proved_to_send_short_numbers() -> None:
+    """300 records: tau = 2 · 1079, own sums 2 · 2037. A hint's part of the noise is r = sqrt(2048 (tau^2 + 2^2) 42.5)
+    for rho, and for s sqrt(300 7^2 10.5 + 2048 (15^2 10.5 + 4074^2)); ten shrink widths by sqrt(2 (1 + 10 r^2)).
+    """
+    noise = 3e6
+    of_rho = sqrt(2048 * (2158**2 + 4) * 42.5) / noise
+    of_s = sqrt(300 * 49 * 10.5 + 2048 * (225 * 10.5 + 4074**2)) / noise
+    wide, narrow = sqrt(42.5 / (2 + 20 * of_rho**2)), 1 / sqrt(2 + 20 * of_s**2)
+    known = min(key_bits(2048, 40, wide, wide), key_bits(2048, 40, narrow, sqrt(10.5) * narrow))
+    assert proved_security(40, 300, 7, 10, noise) == floor(known)
+    # Of rho's width 3.2 must be left: sqrt(42.5 / (2 + 20 r^2)) is 3.2 at r^2 = .1075.
+    edge = sqrt(2048 * (2158**2 + 4) * 42.5 / ((42.5 / 3.2**2 - 2) / 20))
+    assert proved_security(40, 300, 7, 10, edge * 1.001) > 0 == proved_security(40, 300, 7, 10, edge / 1.001)
