@@ -67,6 +67,9 @@ def numbers_among(columns: Mapping[str, Column]) -> Collection[str]:
 
 def typed(name: str, values: Sequence[Any], number: bool = False) -> pl.Series:
     """Values as a column of their type, or as objects where they have several that cannot be told from another."""
+    exact = set(map(type, values)) - {type(None)}
+    if exact in ({float}, {str}, {date}) or (exact == {int} and not any(map(_beyond, values))):
+        return pl.Series(name, values, dtype=TYPES[exact.pop()])
     values = [_plain(value, number) for value in values]
     kinds = {_kind(value) for value in values} - {None}
     if number and kinds and kinds <= {bool, int, float}:
@@ -83,11 +86,16 @@ def _plain(value: Any, number: bool) -> Any:
     value = value.item() if isinstance(value, np.generic) and not isinstance(value, np.datetime64) else value
     if isinstance(value, Decimal):
         return float(value) if number else format(value, "f") if value.is_finite() else str(value)
-    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+    if isinstance(value, int) and _beyond(value):
         return _float(value) if number else str(value)
     if isinstance(value, datetime):
         return value if value.tzinfo is None else value.isoformat()
     return value if value is None or isinstance(value, tuple(TYPES)) else str(value)
+
+
+def _beyond(value: int | None) -> bool:
+    """Whether it is too large for a column."""
+    return value is not None and not -(2**63) <= value < 2**63
 
 
 def _float(value: int) -> float:

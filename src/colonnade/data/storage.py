@@ -80,7 +80,7 @@ class LevelStorage(StorageType):
         wrong = (codes < 0) & ~missing
         unfit = counted(column, missing, wrong, before)
         if unfit.wrong:
-            unfit = replace(unfit, text=texts[int(wrong.arg_max() or 0)])
+            unfit = replace(unfit, text=as_texts(series)[int(wrong.arg_max() or 0)].strip())
         codes = codes.set(wrong, int(column.fallback(missing=False)))
         return codes.set(missing, int(column.fallback(missing=True))).to_numpy(), 0, unfit
 
