@@ -174,7 +174,7 @@ class _Reader:
                 if alignment == NONE or len(parties.content) == 1 or ("party", name) in self._misspelt:
                     continue
                 if source.id is None:
-                    raise StudyError(f'[party.{name}] needs an id column for alignment = "psi"')
+                    raise StudyError(f'[party.{name}] needs an id column for alignment = "psi"').at("id")
         if note.found:
             return None
         self._check_records(len(self._columns) > 1, alignment)

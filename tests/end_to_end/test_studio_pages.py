@@ -14,7 +14,7 @@ from colonnade.report.curve import accuracy_of
 from colonnade.report.text import epsilon_text
 from colonnade.studio.comparison import KEPT as KEPT_PLAN
 from colonnade.studio.comparison import PRESENT, choices, compared
-from colonnade.studio.mistakes import at_fields
+from colonnade.studio.form import field_of
 from colonnade.studio.panel import panel_context
 from colonnade.studio.started import Run as StudioRun
 from colonnade.studio.workspace import Workspace
@@ -327,22 +327,33 @@ def test_two_plans_side_by_side(tmp_path: Path) -> None:
     assert compared(space, KEPT_PLAN, PRESENT)["sides"][1]["refused"]
 
 
-def test_mistakes_find_their_fields() -> None:
-    content = {"party": {"a": {"columns": {"x": {"kind": "numeric"}, "y": {"kind": "categorical", "levels": []}}}}}
-    found = at_fields(
-        content,
-        [
-            (("study", "epsilon"), "epsilon must be positive"),
-            (("party", "a", "columns", "x"), "column x: needs low"),
-            (("party", "a", "columns", "y"), "column y: levels must be two or more"),
-            (("party", "a", "columns", "y"), "column y is declared by two parties"),
-            (("party", "a"), '[party.a] needs an id column for alignment = "psi"'),
-            (("party", "b"), "something of a party that is not there"),
-            ((), "a study file needs a [study] section"),
-        ],
-    )
-    fields = [m.field for m in found]
-    assert fields == ["study.epsilon", "p0.c0.low", "p0.c1.levels", "p0.c1.name", "p0.id", "", ""]
+@pytest.mark.parametrize(
+    ("party", "field"),
+    [
+        ({"columns": {"x": {"kind": "numeric", "high": 1}}}, "p0.c0.low"),
+        ({"columns": {"x": {"kind": "numeric", "low": 2, "high": 1}}}, "p0.c0.low"),
+        ({"columns": {"low": {"kind": "numeric", "low": 0, "high": 1, "fill": 7}}}, "p0.c0.fill"),
+        ({"columns": {"x": {"kind": "numeric", "low": 0, "high": 1, "bins": [9]}}}, "p0.c0.bins"),
+        ({"columns": {"levels": {"kind": "categorical", "levels": ["one"]}}}, "p0.c0.levels"),
+        ({"columns": {"x": {"kind": "date", "earliest": "1", "latest": "2020-01-01"}}}, "p0.c0.earliest"),
+        ({"columns": {"x": {"kind": "kind"}}}, "p0.c0.kind"),
+        ({"columns": {"x": {"kind": "boolean", "fil": 1}}}, "p0.c0.name"),
+        ({"columns": {}}, "p0.name"),
+        ({"columns": {"x": {"kind": "boolean"}}, "id": "?"}, "p0.id"),
+        ({"columns": {"x": {"kind": "boolean"}}, "norm": "long"}, "p0.norm"),
+    ],
+)
+def test_a_mistake_stands_at_its_field(tmp_path: Path, party: dict[str, Any], field: str) -> None:
+    """By the key that the error is about: columns here are called as keys are."""
+    right = {"id": "i", "columns": {"y": {"kind": "boolean"}}}
+    study = {"name": "s", "task": "logistic", "label": "b.y", "epsilon": 1.0}
+    content = {"study": study, "party": {"a": {"id": "i", **party}, "b": right}}
+    faults = panel_context(Workspace(tmp_path, content), content)["faults"]
+    assert list(faults) == [field], faults
+    del content["party"]["b"]["id"]
+    assert "p1.id" in panel_context(Workspace(tmp_path, content), content)["faults"]
+    assert field_of(content, ("party", "c")) == field_of(content, ()) == ""
+    assert field_of(content, ("study", "epsilon")) == "study.epsilon"
 
 
 @pytest.mark.parametrize(("explained", "accuracy"), [(0.0, 0.5), (0.5, 0.8413), (0.2, 0.6915)])

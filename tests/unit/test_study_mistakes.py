@@ -64,7 +64,7 @@ def test_all_mistakes_are_told_with_their_lines(tmp_path: Path) -> None:
         17: "column age: low must be below high, got low=90, high=17",
         18: 'column job: levels still has the "?" of a draft',
         19: 'column hours: low and high still have the "?" of a draft',
-        20: "column income: a binary column needs 2 distinct levels",
+        21: "column income: a binary column needs 2 distinct levels",
         23: "[party.bank] needs an id column",
         24: "[party.bank] needs policy and ledger together",
         27: "column since: a date column needs 'latest'",
@@ -100,6 +100,8 @@ def test_one_mistake_is_one_sentence_of_its_own_kind(tmp_path: Path) -> None:
             read_study(path)
         assert str(caught.value).startswith(f"study.toml:{line}: {says}")
         assert not isinstance(caught.value, MistakesError)
+        # A program asks the error which key it is about, and reads no sentence.
+        assert caught.value.path[-1] in (old.split()[0], "label"), caught.value.path
 
 
 def test_a_parsed_study_has_no_lines() -> None:

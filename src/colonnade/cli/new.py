@@ -262,7 +262,7 @@ def _missing(place: Path) -> list[str]:
     try:
         read_study(place)
     except MistakesError as error:
-        return str(error).splitlines()[1:]
+        return list(error.lines)
     except ColonnadeError as error:
         return [str(error)]
     return []

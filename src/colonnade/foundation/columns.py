@@ -129,7 +129,8 @@ class Column(ABC):
         require_name("unit", self.unit)
         require_name("description", self.description, SchemaError, LONGEST_DESCRIPTION)
         if self.undeclared not in (None, REFUSE):
-            raise SchemaError(f'undeclared must be "{REFUSE}" or left out, got undeclared={shown(self.undeclared)}')
+            told = f'undeclared must be "{REFUSE}" or left out, got undeclared={shown(self.undeclared)}'
+            raise SchemaError(told).at("undeclared")
         if self.people is not None:
             self.people.require_kind(self)
         if self.missing is not None:
@@ -139,14 +140,14 @@ class Column(ABC):
         """Raise where `missing` is none of the known ways, or does not go with the rest of the declaration."""
         if self.missing not in (LEVEL, INDICATOR, FILL, DROP):
             told = f"{LEVEL}, {INDICATOR}, {FILL} or {DROP}"
-            raise SchemaError(f"missing must be {told}, got missing={shown(self.missing)}")
+            raise SchemaError(f"missing must be {told}, got missing={shown(self.missing)}").at("missing")
         told = f'missing = "{self.missing}"'
         if self.missing == LEVEL and not self.has_levels:
-            raise SchemaError(f'{told} needs bins; "{INDICATOR}" keeps the number')
+            raise SchemaError(f'{told} needs bins; "{INDICATOR}" keeps the number').at("missing")
         if self.missing == INDICATOR and not self.stores_numbers:
             raise SchemaError(f'{told} is for numbers and dates; "{LEVEL}" gives missing values a level')
         if (self.fill is None) == (self.missing in (INDICATOR, FILL)):
-            raise SchemaError(f"{told} {'needs' if self.fill is None else 'takes no'} fill")
+            raise SchemaError(f"{told} {'needs' if self.fill is None else 'takes no'} fill").at("fill")
         if self.missing == LEVEL and getattr(self, "model", BINS) == NUMBER:
             raise SchemaError(f'{told} is a level of bins, and model = "{NUMBER}" takes the number in their place')
 
@@ -401,7 +402,7 @@ def listed(key: str, value: object, what: str) -> tuple[Any, ...]:
     """A declared list, made plain; one number is no list, and a text is none of letters."""
     found = plain(value)
     if not isinstance(found, (list, tuple, range)):
-        raise SchemaError(f"{key} must be a list of {what}, got {key}={shown(found)}")
+        raise SchemaError(f"{key} must be a list of {what}, got {key}={shown(found)}").at(key)
     return tuple(found)
 
 
@@ -453,30 +454,34 @@ class Numeric(Column):
             *(("bins", b) for b in self.bins),
         ):
             if not (name == "fill" and value is None) and not is_number(value):
-                raise SchemaError(f"{name} must be a finite number, got {name}={shown(value)}")
+                raise SchemaError(f"{name} must be a finite number, got {name}={shown(value)}").at(name)
             if isinstance(value, int) and abs(value) > LARGEST_WHOLE:
                 raise SchemaError(
                     f"{name} must lie within 2^53 of 0 where it is written as a whole number, got {name}={value}; "
                     f"as a number with an exponent it would be {float(value):g}"
-                )
+                ).at(name)
         if not math.isfinite(float(self.high) - float(self.low)):
-            raise SchemaError(f"low and high must be less than 1.8e308 apart, got low={self.low}, high={self.high}")
+            told = f"low and high must be less than 1.8e308 apart, got low={self.low}, high={self.high}"
+            raise SchemaError(told).at("low")
         if not self.low < self.high:
-            raise SchemaError(f"low must be below high, got low={self.low}, high={self.high}")
+            raise SchemaError(f"low must be below high, got low={self.low}, high={self.high}").at("low")
         if not all(a < b for a, b in pairwise(self.edges)):
-            raise SchemaError(f"bins must increase strictly between low and high, got bins={shown(list(self.bins))}")
+            told = f"bins must increase strictly between low and high, got bins={shown(list(self.bins))}"
+            raise SchemaError(told).at("bins")
         if self.fill is not None and not self.low <= self.fill <= self.high:
-            raise SchemaError(f"fill must lie between low and high, got fill={self.fill}")
+            raise SchemaError(f"fill must lie between low and high, got fill={self.fill}").at("fill")
         if self.model not in (BINS, NUMBER):
-            raise SchemaError(f'model must be "{BINS}" or "{NUMBER}", got model={shown(self.model)}')
+            raise SchemaError(f'model must be "{BINS}" or "{NUMBER}", got model={shown(self.model)}').at("model")
         if not isinstance(self.integer, bool):
-            raise SchemaError(f"integer must be true or false, got integer={shown(self.integer)}")
+            raise SchemaError(f"integer must be true or false, got integer={shown(self.integer)}").at("integer")
         if self.integer and not (float(self.low).is_integer() and float(self.high).is_integer()):
-            raise SchemaError(f"an integer column has whole bounds, got low={self.low:g}, high={self.high:g}")
+            raise SchemaError(f"an integer column has whole bounds, got low={self.low:g}, high={self.high:g}").at("low")
         if self.integer and max(abs(self.low), abs(self.high)) > LARGEST_WHOLE:
-            raise SchemaError(f"an integer column lies within 2^53 of 0, got low={self.low:g}, high={self.high:g}")
+            told = f"an integer column lies within 2^53 of 0, got low={self.low:g}, high={self.high:g}"
+            raise SchemaError(told).at("low")
         if self.integer and not all(a < b for a, b in pairwise(self.whole_edges)):
-            raise SchemaError(f"every bin of an integer column holds a whole number, got bins={shown(list(self.bins))}")
+            told = f"every bin of an integer column holds a whole number, got bins={shown(list(self.bins))}"
+            raise SchemaError(told).at("bins")
 
     @property
     def in_model(self) -> Column:
@@ -547,20 +552,22 @@ class Categorical(Column):
         self.settle(levels=listed("levels", self.levels, "texts"), drop=self.drop, fill=self.fill)
         super().__post_init__()
         if self.other and self.undeclared is not None:
-            raise SchemaError(f'other takes undeclared levels, and undeclared = "{REFUSE}" refuses them: choose one')
+            told = f'other takes undeclared levels, and undeclared = "{REFUSE}" refuses them: choose one'
+            raise SchemaError(told).at("other")
         if len(self.all_levels) - len(self._missing_level) < 2:
-            raise SchemaError(f"a categorical column needs at least 2 levels, got levels={shown(list(self.levels))}")
+            told = f"a categorical column needs at least 2 levels, got levels={shown(list(self.levels))}"
+            raise SchemaError(told).at("levels")
         if len(set(self.all_levels)) != len(self.all_levels):
-            raise SchemaError(f"levels must be distinct, got levels={shown(list(self.all_levels))}")
+            raise SchemaError(f"levels must be distinct, got levels={shown(list(self.all_levels))}").at("levels")
         for name, value in (("drop", self.drop), ("fill", self.fill)):
             if value is not None and value not in self.all_levels:
-                raise SchemaError(f"{name} must be one of the levels, got {name}={shown(value)}")
+                raise SchemaError(f"{name} must be one of the levels, got {name}={shown(value)}").at(name)
 
     @classmethod
     def of(cls, declared: Mapping[str, Any]) -> Self:
         levels, other = texts_of(declared, "levels"), declared.get("other", False)
         if not isinstance(other, bool):
-            raise SchemaError(f"other must be true or false, got other={shown(other)}")
+            raise SchemaError(f"other must be true or false, got other={shown(other)}").at("other")
         return cls(levels, other, text_of(declared, "drop"), text_of(declared, "fill"))
 
     @classmethod
@@ -597,9 +604,10 @@ class Binary(Column):
         self.settle(levels=listed("levels", self.levels, "texts"), fill=self.fill)
         super().__post_init__()
         if len(self.levels) != 2 or len(set(self.all_levels)) < len(self.all_levels):
-            raise SchemaError(f"a binary column needs 2 distinct levels, got levels={shown(list(self.all_levels))}")
+            told = f"a binary column needs 2 distinct levels, got levels={shown(list(self.all_levels))}"
+            raise SchemaError(told).at("levels")
         if self.fill is not None and self.fill not in self.levels:
-            raise SchemaError(f"fill must be one of the levels, got fill={shown(self.fill)}")
+            raise SchemaError(f"fill must be one of the levels, got fill={shown(self.fill)}").at("fill")
 
     @classmethod
     def of(cls, declared: Mapping[str, Any]) -> Self:
@@ -627,14 +635,14 @@ def column_from(name: str, declared: Mapping[str, Any]) -> Column:
     try:
         kind = KINDS[declared.get("kind")]
     except SchemaError as error:
-        raise SchemaError(f"column {name}: {error}") from None
+        raise SchemaError(f"column {name}: {error}").at("kind") from None
     for key in declared:
         if key not in ("kind", "people", *kind.keys, *COMMON):
             known = ", ".join((*kind.keys, *COMMON))
-            raise SchemaError(f"column {name}: a {kind.kind} column has no key {key!r}; it takes {known}")
+            raise SchemaError(f"column {name}: a {kind.kind} column has no key {key!r}; it takes {known}").at(key)
     for key, needed in kind.keys.items():
         if needed and key not in declared:
-            raise SchemaError(f"column {name}: a {kind.kind} column needs {key!r}")
+            raise SchemaError(f"column {name}: a {kind.kind} column needs {key!r}").at(key)
     values = {key: value for key, value in declared.items() if key in kind.keys}
     common = {key: declared[key] for key in COMMON if key in declared}
     levels = values.get("levels", ())
@@ -644,7 +652,7 @@ def column_from(name: str, declared: Mapping[str, Any]) -> Column:
         raise SchemaError(
             f'column {name}: {" and ".join(opened)} still {has} the "?" of a draft: '
             "replace it by what is publicly known of the column"
-        )
+        ).at(opened[0])
     try:
         if "people" in declared:
             common["people"] = Aggregate.read(declared["people"], name)
@@ -655,7 +663,7 @@ def column_from(name: str, declared: Mapping[str, Any]) -> Column:
             raise SchemaError(f"a {column.kind} column is computed, and takes no {', '.join(common)}")
         return replace(column, **common)
     except SchemaError as error:
-        raise SchemaError(f"column {name}: {error}") from None
+        raise SchemaError(f"column {name}: {error}").at(*error.path) from None
     except (TypeError, ValueError):
         raise SchemaError(f"column {name}: cannot read {shown(dict(declared))} as a {kind.kind} column") from None
 

@@ -25,9 +25,24 @@ ColonnadeError
 └ ReleaseError      a release file is damaged or lacks what was asked of it
 """
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Self
+
+from colonnade.foundation.key_lines import KeyPath
+
 
 class ColonnadeError(Exception):
     """Anything this package refuses; the text is fit to be shown to a user."""
+
+    path: KeyPath = ()
+    """The key that it is about, in the table whose reader raised it."""
+
+    def at(self, *path: str | int) -> Self:
+        """The same refusal, of a key of this name or of one below it."""
+        self.path = (*path, *self.path)
+        return self
 
 
 class SchemaError(ColonnadeError):
@@ -40,6 +55,10 @@ class StudyError(ColonnadeError):
 
 class MistakesError(StudyError):
     """Several things are wrong in one study file; the message counts them, and has a line for each."""
+
+    def __init__(self, told: str, lines: Sequence[str], paths: Sequence[KeyPath]) -> None:
+        super().__init__("\n".join([told, *lines]))
+        self.lines, self.paths = tuple(lines), tuple(paths)
 
 
 class DataError(ColonnadeError):

@@ -54,7 +54,7 @@ class Boolean(Column):
         if self.fill is not None:
             found = SPELLED.get(str(self.fill).lower())
             if found is None:
-                raise SchemaError(f"fill must be true or false, got fill={shown(self.fill)}")
+                raise SchemaError(f"fill must be true or false, got fill={shown(self.fill)}").at("fill")
             self.settle(fill=found)
         super().__post_init__()
 
@@ -151,10 +151,11 @@ class Date(Column):
         if not all(a < b for a, b in pairwise(self.edges)):
             if self.earliest >= self.latest:
                 told = f"earliest={self.earliest}, latest={self.latest}"
-                raise SchemaError(f"earliest must be before latest, got {told}")
-            raise SchemaError(f"bins must increase strictly between earliest and latest, got {shown(list(self.bins))}")
+                raise SchemaError(f"earliest must be before latest, got {told}").at("earliest")
+            told = f"bins must increase strictly between earliest and latest, got {shown(list(self.bins))}"
+            raise SchemaError(told).at("bins")
         if self.fill is not None and not self.earliest <= self.fill <= self.latest:
-            raise SchemaError(f"fill must lie between earliest and latest, got fill={self.fill}")
+            raise SchemaError(f"fill must lie between earliest and latest, got fill={self.fill}").at("fill")
 
     @property
     def has_levels(self) -> bool:
@@ -221,4 +222,4 @@ def _text(key: str, value: object) -> str:
             return text
     except SchemaError:
         pass
-    raise SchemaError(f"{key} must be a date such as 2024-05-31, got {key}={shown(value)}")
+    raise SchemaError(f"{key} must be a date such as 2024-05-31, got {key}={shown(value)}").at(key)

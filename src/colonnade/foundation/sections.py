@@ -84,7 +84,7 @@ class Mistakes:
         try:
             yield
         except ColonnadeError as error:
-            self.found.append((path, error))
+            self.found.append(((*path, *error.path), error))
 
     def among(self, *path: str | int) -> bool:
         """Whether anything is wrong at this key or below it."""
@@ -95,11 +95,13 @@ class Mistakes:
         if not self.found:
             return
         lines = key_lines(text)
-        placed = sorted(((line_of(lines, path) or 0, error) for path, error in self.found), key=lambda item: item[0])
-        told = [f"{name}:{line}: {error}" if line else str(error) for line, error in placed]
+        found = ((line_of(lines, path) or 0, path, error) for path, error in self.found)
+        placed = sorted(found, key=lambda item: item[0])
+        told = [f"{name}:{line}: {error}" if line else str(error) for line, _, error in placed]
         if len(told) == 1:
-            raise type(placed[0][1])(told[0])
-        raise MistakesError("\n".join([f"{name or 'the study'} has {len(told)} mistakes", *told]))
+            _, path, error = placed[0]
+            raise type(error)(told[0]).at(*path)
+        raise MistakesError(f"{name or 'the study'} has {len(told)} mistakes", told, [path for _, path, _ in placed])
 
 
 @dataclass(frozen=True)

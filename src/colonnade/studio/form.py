@@ -8,6 +8,7 @@ from itertools import count
 from typing import Any
 
 from colonnade.foundation.errors import StudyError
+from colonnade.foundation.key_lines import KeyPath
 from colonnade.foundation.schema import KINDS, MOST_PARTIES
 from colonnade.foundation.sections import require_shallow
 from colonnade.foundation.shown import OPEN, number_of
@@ -215,6 +216,26 @@ def text_of(value: Any) -> str:
 
 def _dump(section: Mapping[str, Any]) -> str:
     return json.dumps(section, default=str) if section else ""
+
+
+def field_of(content: Content, path: KeyPath) -> str:
+    """The form's field of a study's key, or the nearest one above it; none where it is about the whole."""
+    parties = table(content.get("party"))
+    match path:
+        case ("study", str(key), *_):
+            return f"study.{key}"
+        case ("party", str(name), *below) if name in parties:
+            at = f"p{list(parties).index(name)}"
+            columns = table(table(parties[name]).get("columns"))
+            match below:
+                case ("columns", str(column), *inner) if column in columns:
+                    known = ("kind", *BY_KIND.get(str(table(columns[column]).get("kind")), ()))
+                    told = inner[0] if inner and inner[0] in known else "name"
+                    return f"{at}.c{list(columns).index(column)}.{told}"
+                case (str(key), *_) if key in PARTY:
+                    return f"{at}.{key}"
+            return f"{at}.name"
+    return ""
 
 
 def to_toml(content: Mapping[str, Any]) -> str:

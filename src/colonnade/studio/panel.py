@@ -16,8 +16,7 @@ from colonnade.report.curve import forecast_curve, quality_curves
 from colonnade.report.html import plan_context
 from colonnade.report.spending import planned_spending
 from colonnade.report.text import epsilon_text
-from colonnade.studio.form import Content, table, to_toml
-from colonnade.studio.mistakes import FieldMistake, at_fields
+from colonnade.studio.form import Content, field_of, table, to_toml
 from colonnade.studio.workspace import Workspace
 from colonnade.study import LARGEST_STUDY, StudySpec, study_from, study_mistakes
 
@@ -37,13 +36,13 @@ def panel_context(workspace: Workspace, content: Content | None = None) -> dict[
     """The plan's numbers, or all reasons why there is no plan."""
     shown = workspace.content if content is None else content
     try:
-        found = at_fields(shown, study_mistakes(_checked(shown), workspace.folder))
-        if found:
-            return {"refused": found[0].sentence, "mistakes": found, "faults": {m.field: m.sentence for m in found}}
+        wrong = study_mistakes(_checked(shown), workspace.folder)
+        if found := [(field_of(shown, path), sentence) for path, sentence in wrong]:
+            return {"refused": found[0][1], "mistakes": found, "faults": dict(found)}
         study, session, assumed = planned(workspace, content)
         spending, cost = planned_spending(study, session), expected_cost(session, study.alignment)
     except ColonnadeError as error:
-        return {"refused": str(error), "mistakes": [FieldMistake("", str(error))], "faults": {}}
+        return {"refused": str(error), "mistakes": [("", str(error))], "faults": {}}
     return {
         "refused": "",
         "mistakes": [],
