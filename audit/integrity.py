@@ -33,7 +33,7 @@ from colonnade.mechanism.objective import Calibration, Task
 from colonnade.mechanism.plan import Offer
 from colonnade.mechanism.release import ReleaseRecord
 from colonnade.planning.agreement import Agreement
-from colonnade.runs import run_unguarded
+from colonnade.simulation import run_unguarded
 
 Floats = NDArray[np.float64]
 FARTHEST = 16.0

@@ -14,7 +14,7 @@ from colonnade.audit.findings import Finding, Stage
 from colonnade.audit.transcript import Sample
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.release import write_release
-from colonnade.runs import run_unguarded
+from colonnade.simulation import run_unguarded
 
 CHUNK = 100
 

@@ -32,7 +32,7 @@ from colonnade.data.table import Table
 from colonnade.foundation.schema import Numeric, Schema
 from colonnade.mechanism.objective import Task
 from colonnade.planning.agreement import Agreement
-from colonnade.runs import run_unguarded
+from colonnade.simulation import run_unguarded
 
 
 @dataclass(frozen=True)

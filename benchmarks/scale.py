@@ -97,7 +97,8 @@ def run(folder: Path, rows: int, columns: int, parties: int, workers: int | None
     from colonnade.crypto.lattice.party import planned_bytes
     from colonnade.data.table import Table, open_table, read_table
     from colonnade.pool import open_workers
-    from colonnade.runs import Outcome, run_unguarded
+    from colonnade.runs import Outcome
+    from colonnade.simulation import run_unguarded
     from colonnade.study import study_from
 
     party = {

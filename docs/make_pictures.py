@@ -30,7 +30,7 @@ from colonnade.data.sources import FileSource
 from colonnade.data.table import Table, table_from
 from colonnade.foundation.randomness import Randomness
 from colonnade.report.curve import scaled
-from colonnade.runs import run_unguarded
+from colonnade.simulation import run_unguarded
 from colonnade.study import StudySpec, read_study
 
 ROOT = Path(__file__).resolve().parents[1]

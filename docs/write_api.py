@@ -36,11 +36,11 @@ OBJECTS = {
 }
 SHOWN = {
     "Plan": ("PlanComparison", "StudyRehearsal", "ExpectedRange"),
-    "Release": ("ReleasedTables", "SyntheticRows", "PrincipalComponents"),
+    "Release": ("ReleaseSummary", "ReleasedTables", "SyntheticRows", "PrincipalComponents"),
     "Model": ("EncodedModel", "ModelSummary", "ModelEvaluation"),
 }
 """What methods give, beside the object that has them."""
-HOMES = ("plan", "views", "model", "evaluation")
+HOMES = ("plan", "views", "model", "evaluation", "release")
 COLUMNS = ("Numeric", "Categorical", "Binary", "Boolean", "Date", "Schema")
 ESTIMATORS = ("VerticalLinearRegression", "VerticalLogisticRegression", "VerticalPoissonRegressor")
 MADE = ("Study", "Party", *COLUMNS, ESTIMATORS[0])
@@ -70,6 +70,11 @@ def page() -> str:
     parts.append("## scikit-learn estimators\n")
     for name in ESTIMATORS:
         parts += list(_class(name, getattr(colonnade, name)))
+    simulation = import_module("colonnade.simulation")
+    parts.append(f"## colonnade.simulation\n\n{inspect.getdoc(simulation)}\n")
+    for name in simulation.__all__:
+        member = getattr(simulation, name)
+        parts.append(f"### `simulation.{name}{_signature(member)}`\n\n{_text(inspect.getdoc(member) or '')}")
     return "\n".join(parts).rstrip() + "\n"
 
 

@@ -70,6 +70,7 @@ def page() -> str:
     for name, command in commands:
         arguments = [p for p in command.params if p.param_type_name == "argument"]
         options = [p for p in command.params if p.param_type_name == "option" and "--json" not in p.opts]
+        options = [p for p in options if not p.hidden]
         parts.append(f"\n## `{name}`\n\n{command.help.strip()}\n\n")
         parts += [f"- `{p.metavar}`: {p.help}\n" for p in arguments]
         parts += [f"- `{_usage(p)}`: {p.help}\n" for p in options]

@@ -49,7 +49,7 @@ from colonnade.protocol.party import PartyRole
 from colonnade.protocol.server import ServerRole
 from colonnade.protocol.submissions import Masked, masked_from, submission
 from colonnade.protocol.tasks import Unguarded
-from colonnade.runs import run_unguarded
+from colonnade.simulation import run_unguarded
 from colonnade.study import read_study, study_from
 from colonnade.transport.in_process import InProcess
 from colonnade.transport.wire import (

@@ -28,7 +28,7 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Binary, Categorical, Column, Numeric, Schema
 from colonnade.mechanism.objective import Task
 from colonnade.planning.agreement import Agreement
-from colonnade.runs import run_unguarded
+from colonnade.simulation import run_unguarded
 from docs.sections import publish
 
 LEAST, POOLED = 0.89, 0.93

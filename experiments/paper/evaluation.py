@@ -19,7 +19,7 @@ from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import ReleaseRecord
 from colonnade.model import PublicModel, partial_scores, predict, publish
 from colonnade.planning.agreement import Agreement
-from colonnade.runs import run_unguarded
+from colonnade.simulation import run_unguarded
 from colonnade.study import StudySpec
 from experiments.data import Dataset, cps_wages, partition
 from experiments.data.adult import adult_77

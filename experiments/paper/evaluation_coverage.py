@@ -27,7 +27,7 @@ from colonnade.foundation.schema import Binary, Categorical, Column, Numeric, Sc
 from colonnade.mechanism.objective import Task
 from colonnade.model import PublicModel, publish
 from colonnade.planning.agreement import Agreement
-from colonnade.runs import run_unguarded
+from colonnade.simulation import run_unguarded
 from colonnade.study import StudySpec
 
 ROWS = (3_000, 20_000, 100_000)

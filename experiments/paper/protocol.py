@@ -22,7 +22,8 @@ from colonnade.foundation.schema import Column, Schema, column_from
 from colonnade.mechanism.cuts import choose_bins
 from colonnade.mechanism.objective import Calibration, Purpose, Task
 from colonnade.planning.agreement import Agreement
-from colonnade.runs import Outcome, run_unguarded
+from colonnade.runs import Outcome
+from colonnade.simulation import run_unguarded
 from experiments.baselines.scores import with_intercept
 from experiments.data import Dataset, attribute_of, encode, partition, split
 from experiments.paper.central import encoded

@@ -20,7 +20,7 @@ from colonnade.foundation.schema import Schema, column_from
 from colonnade.mechanism.objective import Task
 from colonnade.planning.agreement import Agreement
 from colonnade.rehearsal import Expectation, Range, foretell, measure, rehearse
-from colonnade.runs import run_unguarded
+from colonnade.simulation import run_unguarded
 from experiments.data import Dataset, adult_41, adult_77, adult_hours, cps_wages, partition
 from experiments.data.acs import nist_acs
 from experiments.data.hard import copies, nested, rare

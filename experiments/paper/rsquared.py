@@ -20,7 +20,7 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Schema, column_from
 from colonnade.mechanism.objective import Task
 from colonnade.planning.agreement import Agreement
-from colonnade.runs import run_unguarded
+from colonnade.simulation import run_unguarded
 from experiments.data import Dataset, adult_hours, cps_wages, encode, partition
 from experiments.data.dataset import categorical, numeric
 from experiments.paper.listing import read

@@ -12,7 +12,7 @@ from colonnade.analysis.tables import Tables
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.objective import Purpose
 from colonnade.planning.session_plan import plan_session
-from colonnade.runs import run_unguarded
+from colonnade.simulation import run_unguarded
 from experiments.paper.protocol import Replicate, Terms
 from experiments.paper.synthesis import Truth, distance, replicate
 from experiments.paper.synthesis_rows import KEPT

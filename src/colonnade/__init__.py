@@ -6,7 +6,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from colonnade.api import Model, Party, Plan, Release, Study
+    from colonnade.api.model import Model
+    from colonnade.api.party import Party
+    from colonnade.api.plan import Plan
+    from colonnade.api.release import Release
+    from colonnade.api.study import Study
     from colonnade.estimators import VerticalLinearRegression, VerticalLogisticRegression, VerticalPoissonRegressor
     from colonnade.foundation.errors import ColonnadeError
     from colonnade.foundation.schema import Binary, Boolean, Categorical, Date, Numeric, Schema
@@ -30,7 +34,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    **dict.fromkeys(("Model", "Party", "Plan", "Release", "Study"), "colonnade.api"),
+    **{name: f"colonnade.api.{name.lower()}" for name in ("Model", "Party", "Plan", "Release", "Study")},
     **dict.fromkeys(("Binary", "Boolean", "Categorical", "Date", "Numeric", "Schema"), "colonnade.foundation.schema"),
     "ColonnadeError": "colonnade.foundation.errors",
     "VerticalLinearRegression": "colonnade.estimators",

@@ -6,7 +6,7 @@ public rows, rows are invented from the schema, over stated strengths of signal:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from colonnade.analysis.slopes import bin_numeric_columns
 from colonnade.analysis.solve import solve
 from colonnade.crypto.product import Integers
 from colonnade.data.made_up import Signal, invent_tables
-from colonnade.data.sources import Source, by_party
+from colonnade.data.sources import Source, by_party, of_parties
 from colonnade.data.store import read_rows
 from colonnade.data.table import Look, Table
 from colonnade.foundation.errors import DataError, StudyError
@@ -399,26 +399,27 @@ def corner_notes(agreement: Agreement, tables: Mapping[str, Table]) -> list[str]
     return out
 
 
-def read_public_rows(
-    study: StudySpec, files: Sequence[str], look: Look | None = None, strict: bool = False
-) -> dict[str, Table]:
-    """Public rows by party: of one file with all columns, or of a file for each party as PARTY=FILE.
+def public_files(texts: Sequence[str], parties: Collection[str]) -> str | dict[str, str]:
+    """What --public names: one file with all columns, or PARTY=FILE for each party."""
+    if len(texts) == 1 and by_party(texts[0], parties)[0] is None:
+        return texts[0]
+    return of_parties(texts, parties, "--public")
 
-    Files of several parties are matched by the study's ids where it has them, and taken in their order where not.
+
+def read_public_rows(study: StudySpec, public: Any, look: Look | None = None, strict: bool = False) -> dict[str, Table]:
+    """Public rows by party: of one file or frame with all columns, or of one for each party.
+
+    Those of several are matched by the study's ids where it has them, and taken in their order where not.
     """
-    schema = study.agreement.schema
-    named = dict(by_party(text, schema.parties) for text in files)
-    ids = {party: Source(None, source.id, form=source.form) for party, source in study.sources.items()}
-    if len(files) == 1 and None in named:
-        named, ids = dict.fromkeys(schema.parties, files[0]), {}
-    missing = [party for party in schema.parties if party not in named]
-    if missing or (ids and len(named) != len(files)):
-        told = f"got none for {missing[0]}" if missing else f"got {len(files)} files"
-        raise StudyError(f"public rows are one file, or PARTY=FILE for each party of the study, {told}")
-    tables = {}
-    for party, columns in schema.parties.items():
-        source = ids.get(party, Source(None)).given(party, named[party], columns)
-        tables[party] = source.read(party, columns).require_fit(strict, look)
+    tables, several = {}, isinstance(public, Mapping)
+    for party, columns in study.agreement.schema.parties.items():
+        if several and party not in public:
+            told = "public rows are one file, or PARTY=FILE for each party of the study"
+            raise StudyError(f"{told}, got none for {party}")
+        own = study.sources[party]
+        source = Source(None, own.id, form=own.form) if several else Source(None)
+        given = source.given(party, public[party] if several else public, columns)
+        tables[party] = given.read(party, columns).require_fit(strict, look)
     return match_tables(tables)
 
 

@@ -208,23 +208,6 @@ def run_guarded(
     return _run(agreement, alignment, readers, guards, options, observer)
 
 
-def run_unguarded(
-    agreement: Agreement,
-    tables: Mapping[str, Table],
-    alignment: str = "psi",
-    randomness: Randomness | None = None,
-    observer: Observer = UNSEEN,
-    *,
-    workers: Workers = HERE,
-) -> Outcome:
-    """One session on tables in memory that no policy is asked about and no ledger books: who runs it has all the data.
-
-    Who the `workers` are is not to be seen in the release.
-    """
-    guards = {name: Unguarded() for name in agreement.schema.names}
-    return run_guarded(agreement, tables, guards, alignment, RunOptions(randomness, workers=workers), observer)
-
-
 def _run(
     agreement: Agreement,
     alignment: str,

@@ -27,7 +27,7 @@ from colonnade.planning.session_plan import plan_session
 from colonnade.report.answers.crosstables import crosstables
 from colonnade.report.cost import expected_cost
 from colonnade.report.html import answer_page, plan_page, release_page
-from colonnade.runs import run_unguarded
+from colonnade.simulation import run_unguarded
 from colonnade.studio.pages import Studio
 from colonnade.studio.workspace import Workspace
 from tests.helpers.browser import browser, new_page

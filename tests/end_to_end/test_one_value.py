@@ -15,6 +15,7 @@ pytest.importorskip("starlette")
 
 import colonnade as cn
 from colonnade.foundation.shown import figure
+from colonnade.report.text import epsilon_text
 from colonnade.studio.pages import Studio
 from colonnade.studio.workspace import Workspace
 from tests.helpers.cli_study import Run, runner
@@ -33,6 +34,39 @@ def numbers_of(page: str, *kinds: str) -> Numbers:
     """The exact numbers behind a page's cells, by their kind and what they are of."""
     found = re.findall(r'data-([\w -]+)="([^"]*)" data-value="([^"]*)"', page)
     return {(kind, unescape(name), float(value)) for kind, name, value in found if kind in kinds}
+
+
+CELL = re.compile(r'data-([\w-]+)="([^"]*)" data-value="([^"]*)">([^<]*)</td>')
+WRITTEN = {
+    **dict.fromkeys(("outsider", "server", "party", "coalition"), epsilon_text),
+    **dict.fromkeys(("sensitivity", "scale", "noise_std"), "{:.4g}".format),
+    **dict.fromkeys(("terms", "count"), "{:,.0f}".format),
+}
+"""How a cell shows its number, where it is none of a coefficient."""
+
+
+def misread(page: str, *kinds: str) -> list[tuple[str, ...]]:
+    """Cells of these kinds whose text is not their number's."""
+    out = []
+    for kind, name, value, text in CELL.findall(page):
+        number = float(value)
+        written = {WRITTEN[kind](number)} if kind in WRITTEN else {figure(number, sign="+"), figure(number, 3, "+")}
+        if kind in kinds and unescape(text) not in written:
+            out.append((kind, unescape(name), value, text))
+    return out
+
+
+def planned(plan: dict[str, Any]) -> Numbers:
+    """Every epsilon, and every block's numbers, of a plan as --json has it."""
+    several = len(plan["parties"]) > 1
+    views = ("outsider", "server", "party", "coalition") if several else ("outsider", "server")
+    rows = {name: party["epsilon"] for name, party in plan["parties"].items()} | {"a whole record": plan["record"]}
+    found = {(view, name, own[view]) for name, own in rows.items() for view in views if own[view] is not None}
+    parts = ("terms", "sensitivity", "scale", "noise_std")
+    return found | {(key, block["name"], block[key]) for block in plan["blocks"] for key in parts}
+
+
+PLANNED = ("outsider", "server", "party", "coalition", "terms", "sensitivity", "scale", "noise_std")
 
 
 def studio_page(folder: Path, path: str, study: str = "") -> str:
@@ -70,7 +104,20 @@ def test_every_medium_says_the_same_numbers(
     assert fitted.code == 0, fitted.err
     told = run("report", place, "--html", page, "--json").json
     assert fitted.json["params"] == told["params"] and fitted.json["conf_int"] == told["conf_int"]
-    # Before the spend the study has a page, also where nothing foretells a model.
+    # Before the spend: every epsilon and every block's noise, in every medium.
+    front = tmp_path / "plan.html"
+    plan = run("plan", study, "--rows", told["n"], "--html", front, "--json").json
+    assert planned(told) == planned(fitted.json)
+    assert cn.Study.read(study, rows=told["n"]).plan().to_dict() == plan
+    for shown, facts in ((front, plan), (page, told)):
+        written = shown.read_text(encoding="utf-8")
+        assert numbers_of(written, *PLANNED) == planned(facts) and not misread(written, *PLANNED)
+    # The studio's study states no rows.
+    studio, assumed = studio_page(tmp_path, "/plan.html", study.name), cn.Study.read(study).plan().to_dict()
+    assert numbers_of(studio, *PLANNED) == planned(assumed) and not misread(studio, *PLANNED)
+    text = run("plan", study, "--rows", told["n"], "--full").out
+    for kind, of, number in planned(plan):
+        assert any(of in line and WRITTEN[kind](number) in line for line in text.splitlines()), (kind, of)
     assert 'id="epsilon"' in studio_page(tmp_path, "/", study.name)
     release = cn.Release.read(place)
     model = release.solve()
@@ -103,11 +150,15 @@ def test_every_medium_says_the_same_numbers(
     expected = flat(told["params"], *kinds) | {(kind, "intercept", constants[kind]) for kind in kinds}
     expected |= flat(told["conf_int"], "estimate")
     assert numbers_of(page.read_text(encoding="utf-8"), *kinds) == expected
-    assert numbers_of(studio_page(tmp_path, "/releases/r.json"), *kinds) == expected
+    explored = studio_page(tmp_path, "/releases/r.json")
+    assert numbers_of(explored, *kinds) == expected
+    assert not misread(explored, *kinds) and not misread(model._repr_html_() or "", *kinds)
+    ranges = {f"{figure(r['low'], 3, '+')} to {figure(r['high'], 3, '+')}" for r in told["conf_int"] if r["reliable"]}
+    assert all(between in shown for shown in (explored, page.read_text(encoding="utf-8")) for between in ranges)
 
     # The terminal and the objects' texts round them.
-    text, shown = run("report", place).out, repr(model.summary())
-    for said in (text, shown):
+    text, brief = run("report", place).out, repr(model.summary())
+    for said in (text, brief):
         for one in told["params"][:16]:
             assert all(figure(one[kind], sign="+") in said for kind in kinds), one
         for one in told["conf_int"]:
@@ -127,5 +178,15 @@ def test_every_medium_says_the_same_numbers(
         ("count", level, c) for m in tables.json["margins"] for level, c in zip(m["levels"], m["count"], strict=True)
     }
     assert numbers_of((tmp_path / "t.html").read_text(encoding="utf-8"), "count") == levels
+    assert not misread((tmp_path / "t.html").read_text(encoding="utf-8"), "count")
     said = run("tables", place).out
     assert all(f"{count:,.0f}" in said for count in counts)
+
+
+def test_a_number_that_differs_in_one_medium_is_noticed() -> None:
+    """The comparisons above can fail: an exact number, or the text beside it, that is another one."""
+    cell = '<td class="n" data-scale="a x b" data-value="{}">{}</td>'
+    right, other, text = (cell.format(*one) for one in ((0.12345678, "0.1235"), (0.2, "0.2"), (0.12345678, "0.1234")))
+    assert numbers_of(right, "scale") == numbers_of(text, "scale") != numbers_of(other, "scale")
+    assert not misread(right, "scale") and not misread(other, "scale") and misread(text, "scale")
+    assert misread(cell.replace("scale", "estimate").format(1.5, "-1.5"), "estimate")

@@ -25,7 +25,8 @@ from colonnade.foundation.integers import CodedBlock
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.release import write_release
 from colonnade.pool import open_workers
-from colonnade.runs import UNSEEN, Observer, run_unguarded
+from colonnade.runs import UNSEEN, Observer
+from colonnade.simulation import run_unguarded
 from colonnade.study import StudySpec, study_from
 from tests.helpers.cli_study import runner, write_study
 

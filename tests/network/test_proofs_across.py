@@ -14,7 +14,7 @@ from colonnade.mechanism.release import write_release
 from colonnade.planning.agreement import REQUIRED
 from colonnade.protocol.fit import FitParty
 from colonnade.protocol.tasks import Guard, PartyTask
-from colonnade.runs import run_unguarded
+from colonnade.simulation import run_unguarded
 from colonnade.study import StudySpec
 from tests.helpers import wires
 from tests.helpers.proven import changing, spell_a_key

@@ -18,7 +18,7 @@ from colonnade.mechanism.release import write_release
 from colonnade.protocol.fit import FitServer, study_digest
 from colonnade.protocol.messages import Envelope, Hello, Proposal, Step, body_of, encode_body
 from colonnade.protocol.server import ServerRole
-from colonnade.runs import run_unguarded
+from colonnade.simulation import run_unguarded
 from colonnade.study import StudySpec, read_study
 from colonnade.transport.relay import Relay
 from colonnade.transport.wire import (

@@ -17,7 +17,7 @@ from colonnade.mechanism.objective import Task
 from colonnade.mechanism.sensitivity import sensitivity
 from colonnade.planning.agreement import Agreement
 from colonnade.planning.query import Evaluated
-from colonnade.runs import run_unguarded
+from colonnade.simulation import run_unguarded
 from tests.helpers.adversary import Adversary, signed_layout
 from tests.property.test_lattice_error import GAIN, ROUNDING, Mover, planned_factor, stretched
 

@@ -22,7 +22,7 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Binary, Numeric, Schema
 from colonnade.mechanism.objective import Task
 from colonnade.planning.agreement import Agreement
-from colonnade.runs import run_unguarded
+from colonnade.simulation import run_unguarded
 
 SOURCE = Path(colonnade.__file__).parent
 TAG = re.compile(r"Alg\. 1, lines? (\d+(?:-\d+)?(?:(?:, | and )\d+(?:-\d+)?)*)")

@@ -19,7 +19,7 @@ from colonnade.mechanism.release import ReleaseRecord, read_release, write_relea
 from colonnade.model import prediction_of, publish, read_model, score_files, write_model
 from colonnade.planning.leakage import chain_exposures, value_bits
 from colonnade.planning.session_plan import plan_session
-from colonnade.report.choices import choices_text
+from colonnade.report.choices import Options
 from colonnade.report.purposes import forecast_purposes
 from colonnade.runs import RunOptions, fit
 from colonnade.study import StudySpec, read_study, study_from
@@ -212,7 +212,7 @@ def test_a_policy_refuses_degrees_interactions_and_owners(tmp_path: Path, rules:
 def test_a_plan_of_interactions_says_what_it_is_good_for(tmp_path: Path) -> None:
     session = study_of(tmp_path, 2, '[["p0.x0", "p1.s"]]', epsilon=1.0).session(1000)
     assert [line.purpose.value for line in forecast_purposes(session)] in ([], ["label"])
-    assert "full" in choices_text(session)
+    assert "full" in Options(session).text
     with pytest.raises(StudyError, match="tables of two columns, got interactions"):
         session.agreement.with_terms(purpose=Purpose.ALL)
 

@@ -17,7 +17,8 @@ from colonnade.foundation.schema import Numeric, Schema
 from colonnade.mechanism.objective import Task
 from colonnade.planning.agreement import Agreement
 from colonnade.planning.session_plan import plan_session
-from colonnade.runs import Outcome, run_unguarded
+from colonnade.runs import Outcome
+from colonnade.simulation import run_unguarded
 from tests.helpers.sessions import tapped_session
 
 LABEL = "y"

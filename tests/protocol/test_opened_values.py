@@ -28,7 +28,7 @@ from colonnade.mechanism.release import ReleaseRecord
 from colonnade.planning import precision
 from colonnade.planning.agreement import Agreement
 from colonnade.planning.session_plan import SessionPlan, plan_session
-from colonnade.runs import run_unguarded
+from colonnade.simulation import run_unguarded
 
 
 def wide_study(rows: int, width: int, epsilon: float, **terms: Any) -> Study:

@@ -14,7 +14,7 @@ from colonnade.foundation.errors import StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.objective import Task, monomial
 from colonnade.mechanism.release import read_release, write_release
-from colonnade.report.choices import choices_text
+from colonnade.report.choices import Options
 from colonnade.report.purposes import forecast_purposes
 from colonnade.runs import RunOptions, fit
 from colonnade.study import StudySpec, read_study, study_from
@@ -144,5 +144,5 @@ def test_too_many_levels_are_refused_with_their_number(tmp_path: Path) -> None:
 def test_the_plan_says_what_a_higher_order_costs(tmp_path: Path) -> None:
     session = study_of(tmp_path, epsilon=0.5).session(ROWS)
     told = session.warnings()
-    assert "all products" in choices_text(session) and not forecast_purposes(session)
+    assert "all products" in Options(session).text and not forecast_purposes(session)
     assert any("order 4 releases" in w and "order 2 is expected to do better" in w for w in told)

@@ -13,7 +13,7 @@ from colonnade.foundation.schema import Numeric, Schema
 from colonnade.mechanism.moments import Distribution
 from colonnade.mechanism.objective import Task
 from colonnade.planning.agreement import Agreement
-from colonnade.runs import run_unguarded
+from colonnade.simulation import run_unguarded
 
 pytestmark = pytest.mark.statistical
 TRIALS = 40

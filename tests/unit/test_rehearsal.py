@@ -19,7 +19,7 @@ from colonnade.planning.agreement import Agreement
 from colonnade.planning.session_plan import plan_session
 from colonnade.planning.variants import compare, read_choices, vary
 from colonnade.rehearsal import _Stage, corner_notes, declared_anew, foretell, measure, rehearse, simulate_release
-from colonnade.runs import run_unguarded
+from colonnade.simulation import run_unguarded
 from tests.helpers.cli_study import Run, runner, write_study
 
 SCHEMA = Schema.of(
@@ -222,17 +222,24 @@ def test_the_commands(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixt
     assert answer.code == 0 and "Plans side by side" in answer.out and "polyline" in page.read_text()
     told = run("plan", study, "--compare", "bins=0,3", "--json").json
     assert told["n"] == 500 and [row["chosen"] for row in told["compared"]] == [{"bins": 0}, {"bins": 3}]
-    found = run("rehearse", study, "--rows", tmp_path / "all.csv", "--releases", "4", "--json").json["rehearsed"][0]
+    found = run("rehearse", study, "--public", tmp_path / "all.csv", "--releases", "4", "--json").json["rehearsed"][0]
     assert (found["n"], found["public_rows"], found["releases"]) == (500, 300, 4)
     assert found["measures"]["accuracy"]["mean"] > found["measures"]["accuracy"]["trivial"]
-    files = ("--rows", f"works={tmp_path / 'works.csv'}", "--rows", f"bank={tmp_path / 'bank.parquet'}")
+    files = ("--public", f"works={tmp_path / 'works.csv'}", "--public", f"bank={tmp_path / 'bank.parquet'}")
     answer = run("rehearse", study, *files, "--compare", "epsilon=0.5,8", "--releases", "4", "--html", page)
     assert answer.code == 0 and "on 280 public rows" in answer.out and "whisker" in page.read_text()
     assert answer.out.count("accuracy") == 2
     blind = run("rehearse", study, "--share", "0.4", "--json").json
     low, high = blind["measures"]["accuracy"]["range"]
     assert low <= 0.6 < high and blind["shares"] == [0.4]
-    assert run("rehearse", study, "--rows", f"works={tmp_path / 'works.csv'}").err == (
+    # Old spellings go on working, with a word.
+    short = ("--releases", "4", "--json")
+    asked = run("rehearse", study, "--public", tmp_path / "all.csv", "--rows", "60", *short)
+    old = run("rehearse", study, "--rows", tmp_path / "all.csv", "--records", "60", *short)
+    assert old.json == asked.json and asked.json["rehearsed"][0]["n"] == 60
+    assert old.err.startswith("warning: --rows is a number of records") and not asked.err
+    assert run("rehearse", study, "--rows", "1").code == run("rehearse", study, "--rows", "9", "--rows", "8").code == 2
+    assert run("rehearse", study, "--public", f"works={tmp_path / 'works.csv'}").err == (
         "error: public rows are one file, or PARTY=FILE for each party of the study, got none for bank\n"
     )
     assert run("rehearse", study, "--compare", "epsilon=1").code == 2

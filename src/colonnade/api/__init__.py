@@ -1,9 +1,13 @@
 """The front door for Python and notebooks: `import colonnade as cn`, then `cn.Study.read("study.toml").fit()`."""
 
-from colonnade.api.model import Model
-from colonnade.api.party import Party
-from colonnade.api.plan import Plan
-from colonnade.api.release import Release
-from colonnade.api.study import Study
+from importlib import import_module
+from typing import Any
 
-__all__ = ["Model", "Party", "Plan", "Release", "Study"]
+HELD = ["Model", "Party", "Plan", "Release", "Study"]
+
+
+def __getattr__(name: str) -> Any:
+    # A plan loads no model.
+    if name not in HELD:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{name.lower()}"), name)

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import io
+import os
 import shutil
 import sys
 import warnings
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
+
+from colonnade.foundation.errors import StudyError
+from colonnade.foundation.files import Place
+from colonnade.foundation.parts import local_path
 
 if TYPE_CHECKING:
     import polars as pl
@@ -16,6 +21,7 @@ if TYPE_CHECKING:
     from colonnade.data.table import Table
     from colonnade.report.results import Answer
 
+PathLike = str | os.PathLike[str]
 WIDTH = 100  # of a terminal that does not say how wide it is
 
 
@@ -53,11 +59,26 @@ class Shown:
 
 
 class Framed(Shown):
-    """An object whose first table is a data frame."""
+    """An answer as an object; its first table is a data frame."""
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+
+    @property
+    def answer(self) -> Answer:
+        return self._answer
 
     @property
     def frame(self) -> pl.DataFrame:
         return self.answer.tables[0].frame
+
+
+def place_of(path: PathLike, force: bool) -> Place:
+    """Where a release will appear; what it cost cannot be had again, so none is overwritten unless a person says so."""
+    place = local_path(os.fspath(path))
+    if not force and os.path.lexists(place) and not place.is_dir():
+        raise StudyError(f"{place} is here already: a release is not overwritten unless force=True is given")
+    return Place(place, new=not force, force=force)
 
 
 def warn_of(table: Table) -> None:
@@ -66,9 +87,9 @@ def warn_of(table: Table) -> None:
         warn_user(f"party {table.party}: {note}")
 
 
-def warn_user(note: str) -> None:
+def warn_user(note: str, kind: type[Warning] = UserWarning) -> None:
     """A warning at the user's own line, however deep in the package it is given."""
     depth, frame = 1, sys._getframe()
     while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).startswith("colonnade."):
         depth, frame = depth + 1, frame.f_back
-    warnings.warn(note, UserWarning, stacklevel=depth)
+    warnings.warn(note, kind, stacklevel=depth)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from colonnade.api.display import Framed
 
 if TYPE_CHECKING:
-    from colonnade.evaluation import Evaluation, Measured
     from colonnade.report.results import Answer
 
 
@@ -23,12 +22,6 @@ class ModelEvaluation(Framed):
         noise drowns is null.
     """
 
-    def __init__(self, evaluation: Evaluation, measured: Measured) -> None:
-        self._evaluation, self._measured = evaluation, measured
-        self.n = measured.n
-
-    @property
-    def answer(self) -> Answer:
-        from colonnade.report.answers.measured import measured
-
-        return measured(self._evaluation, self._measured)
+    def __init__(self, answer: Answer, n: int) -> None:
+        super().__init__(answer)
+        self.n = n

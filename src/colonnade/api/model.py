@@ -8,10 +8,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
-from colonnade.api.display import Shown, warn_of
+from colonnade.api.display import PathLike, Shown, warn_of
 from colonnade.data.sources import Source
 from colonnade.foundation.errors import DataError, StudyError
 from colonnade.foundation.files import places, read_whole
@@ -19,13 +18,13 @@ from colonnade.foundation.parts import local_path
 from colonnade.model import PublicModel, Scores, read_model, require_apart, score_tables, scored_classes, write_model
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from colonnade.analysis.intervals import Intervals
     from colonnade.analysis.model import FitOutcome
     from colonnade.analysis.request import ModelRequest
     from colonnade.analysis.units import Units
     from colonnade.report.results import Answer
-
-PathLike = str | os.PathLike[str]
 
 
 class Model(Shown):
@@ -237,6 +236,8 @@ class Model(Shown):
             chances = self._chances(scored.values)
             columns |= {f"probability {name}": chances[:, k] for k, name in enumerate(self.classes)}
         predicted = self._labels(scored.values)
+        import polars as pl
+
         return pl.DataFrame({**columns, "predicted": predicted.tolist()})
 
     def _chances(self, values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from colonnade.api.display import Framed, Shown
-from colonnade.api.model import PathLike
+from colonnade.api.display import Framed, PathLike, Shown
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.files import places, read_whole
 from colonnade.foundation.parts import local_path
@@ -20,9 +19,11 @@ from colonnade.planning.session_plan import SessionPlan, plan_session
 from colonnade.planning.variants import Variant, compare
 
 if TYPE_CHECKING:
-    from colonnade.rehearsal import Expectation, Range
+    from colonnade.rehearsal import Range
     from colonnade.report.cost import Cost
     from colonnade.report.results import Answer
+    from colonnade.report.spending import Spending
+    from colonnade.study import StudySpec
 
 NOBODY = bytes(32)
 """The id of a session that is only thought of."""
@@ -50,10 +51,15 @@ class Plan(Shown):
     """
 
     def __init__(
-        self, session: SessionPlan, alignment: str, assumed: bool = False, cuts: Sequence[Binning] | None = None
+        self,
+        session: SessionPlan,
+        alignment: str,
+        assumed: bool = False,
+        cuts: Sequence[Binning] | None = None,
+        study: StudySpec | None = None,
     ) -> None:
         self.session, self.assumed = session, assumed
-        self._alignment, self._cuts = alignment, cuts
+        self._alignment, self._cuts, self._study = alignment, cuts, study
 
     @classmethod
     def read(cls, path: PathLike) -> Plan:
@@ -72,7 +78,9 @@ class Plan(Shown):
 
     def save(self, path: PathLike) -> None:
         """Write the plan as JSON, as `colonnade plan --json` prints it, with the terms that it follows from."""
-        content = {**self.to_dict(), "agreement": self.session.agreement.to(), "alignment": self._alignment}
+        # What data have spent is for their owners' eyes, and a file travels.
+        known = {key: value for key, value in self.to_dict().items() if key != "spending"}
+        content = {**known, "agreement": self.session.agreement.to(), "alignment": self._alignment}
         with places(local_path(os.fspath(path))) as (file,):
             file.write((json.dumps(content, indent=1, allow_nan=False) + "\n").encode())
 
@@ -98,11 +106,18 @@ class Plan(Shown):
 
         return expected_cost(self.session, self._alignment)
 
-    @property
+    @cached_property
+    def _spending(self) -> Mapping[str, Spending]:
+        """What the ledgers say that the study names, where they are on this machine."""
+        from colonnade.report.spending import planned_spending
+
+        return {} if self._study is None else planned_spending(self._study, self.session)
+
+    @cached_property
     def answer(self) -> Answer:
         from colonnade.report.answers.plan import planned
 
-        return planned(self.session, self._cost, self.assumed, self._cuts)
+        return planned(self.session, self._cost, self.assumed, self._cuts, lambda: self._spending)
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as `colonnade plan --json` prints it."""
@@ -126,15 +141,18 @@ class Plan(Shown):
         -------
         PlanComparison
         """
+        from colonnade.report.answers.compared import compared
+
         agreement = self.session.agreement
-        return PlanComparison(compare(agreement, self.rows, choices_of(changes)), agreement.name, self.rows)
+        found = compare(agreement, self.rows, choices_of(changes))
+        return PlanComparison(compared(found, agreement.name, self.rows, self.assumed), found)
 
     def report(self, path: PathLike) -> None:
         """Write the page that organisations read and sign before a run."""
         from colonnade.report.pages import plan_html
 
         with places(local_path(os.fspath(path))) as (file,):
-            file.write(plan_html(self.session, self._cost, self.assumed, cuts=self._cuts))
+            file.write(plan_html(self.session, self._cost, self.assumed, self._spending, self._cuts))
 
 
 class PlanComparison(Framed):
@@ -148,14 +166,9 @@ class PlanComparison(Framed):
         One line for each plan.
     """
 
-    def __init__(self, variants: list[Variant], study: str, rows: int) -> None:
-        self.variants, self._study, self._rows = variants, study, rows
-
-    @property
-    def answer(self) -> Answer:
-        from colonnade.report.answers.compared import compared
-
-        return compared(self.variants, self._study, self._rows)
+    def __init__(self, answer: Answer, variants: list[Variant]) -> None:
+        super().__init__(answer)
+        self.variants = variants
 
     def __len__(self) -> int:
         return len(self.variants)
@@ -173,18 +186,12 @@ class StudyRehearsal(Framed):
         Columns whose public values sit in a corner of their bounds, or outside of them.
     """
 
-    def __init__(self, found: Sequence[tuple[Mapping[str, object], Expectation]], study: str) -> None:
-        self._found, self._study = found, study
-        self.notes = list(self.answer.warnings)
-
     @property
-    def answer(self) -> Answer:
-        from colonnade.report.answers.rehearsed import rehearsed
-
-        return rehearsed(self._found, self._study)
+    def notes(self) -> list[str]:
+        return list(self.answer.warnings)
 
 
-class ExpectedRange(Shown):
+class ExpectedRange(Framed):
     """What the schema alone lets one expect, over stated strengths of signal: `Study.rehearse` without public rows.
 
     Attributes
@@ -193,14 +200,9 @@ class ExpectedRange(Shown):
         Lowest and highest of each measure, by strength of signal.
     """
 
-    def __init__(self, found: Range, study: str) -> None:
-        self.found, self._study = found, study
-
-    @property
-    def answer(self) -> Answer:
-        from colonnade.report.answers.rehearsed import expected_range
-
-        return expected_range(self.found, self._study)
+    def __init__(self, answer: Answer, found: Range) -> None:
+        super().__init__(answer)
+        self.found = found
 
 
 def choices_of(changes: Mapping[str, Any]) -> dict[str, list[Any]]:

@@ -7,33 +7,28 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from colonnade.api.display import Shown, warn_user
-from colonnade.api.model import Model, PathLike
+from colonnade.api.display import PathLike, Shown, place_of, warn_user
+from colonnade.api.model import Model
 from colonnade.api.views import PrincipalComponents, ReleasedTables, SyntheticRows
 from colonnade.foundation.errors import StudyError
-from colonnade.foundation.files import Place, places, read_whole
+from colonnade.foundation.files import places, read_whole
 from colonnade.foundation.parts import local_path
 from colonnade.foundation.shown import plain
 from colonnade.mechanism.release import ReleaseRecord, digest, read_release, write_release
 
 if TYPE_CHECKING:
+    from colonnade.analysis.intervals import Intervals
     from colonnade.analysis.request import ModelRequest
     from colonnade.analysis.synthesis import FittedRelease
     from colonnade.analysis.tables import Tables
+    from colonnade.model import PublicModel
     from colonnade.report.results import Answer
+    from colonnade.report.spending import Spending
 
 
 def listed(texts: str | Sequence[str] | None) -> tuple[str, ...]:
     """One text or several as a tuple."""
     return () if texts is None else (plain(texts),) if isinstance(texts, str) else tuple(map(plain, texts))
-
-
-def place_of(path: PathLike, force: bool) -> Place:
-    """Where a release will appear; what it cost cannot be had again, so none is overwritten unless a person says so."""
-    place = local_path(os.fspath(path))
-    if not force and os.path.lexists(place) and not place.is_dir():
-        raise StudyError(f"{place} is here already: a release is not overwritten unless force=True is given")
-    return Place(place, new=not force, force=force)
 
 
 class Release(Shown):
@@ -115,10 +110,9 @@ class Release(Shown):
 
     @property
     def flaws(self) -> list[str]:
-        from colonnade.mechanism.defects import defects_of
-        from colonnade.report.text import flaws
+        from colonnade.report.text import flaws_of
 
-        return [*flaws(self.released.provenance), *(found.sentence for found in defects_of(self.released))]
+        return flaws_of(self.released)
 
     def solve(
         self,
@@ -211,7 +205,7 @@ class Release(Shown):
             self.released, task, plain(label), columns, listed(given), penalty, method, seed, taken, fit
         )
 
-    def _fitted(self, seed: int, impossible: Sequence[tuple[str, str]] = ()) -> FittedRelease:
+    def _fitted(self, seed: int, impossible: Sequence[Sequence[str]] = ()) -> FittedRelease:
         """The maximum-entropy model of the release, fitted once: rows and models of several kinds are made of it."""
         from colonnade.analysis.synthesis import fit_release
 
@@ -247,8 +241,9 @@ class Release(Shown):
         rows: int,
         *,
         given: str | Sequence[str] | None = None,
-        impossible: Sequence[tuple[str, str]] = (),
+        impossible: Sequence[Sequence[str]] = (),
         seed: int = 0,
+        force: bool = False,
         anyway: bool = False,
     ) -> SyntheticRows:
         """Draw rows that have the release's tables. Standard errors must not be computed from them.
@@ -265,15 +260,19 @@ class Release(Shown):
             Pairs of levels that no record has, besides those that the study declares.
         seed : int
             The same seed gives the same rows.
-        anyway : bool
+        force : bool
             Draw rows even if independent columns are expected to be as good.
+        anyway : bool
+            The old spelling of `force`.
         """
         from colonnade.analysis.synthesis import draw_rows
 
         if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
             raise StudyError(f"rows must be a whole number from 1 up, got rows={rows!r}")
-        conditions = self._tables.released.conditions(listed(given))
-        found = draw_rows(self._tables, partial(self._fitted, seed, impossible), rows, conditions, seed, anyway)
+        if anyway:
+            warn_user("anyway is called force, here as elsewhere", FutureWarning)
+        conditions, fit = self._tables.released.conditions(listed(given)), partial(self._fitted, seed, impossible)
+        found = draw_rows(self._tables, fit, rows, conditions, seed, force or anyway)
         notes = [*found.notes(), *self.flaws]
         if given:
             notes.insert(1, f"Only records with {', '.join(listed(given))}.")
@@ -286,15 +285,61 @@ class Release(Shown):
 
         return PrincipalComponents(components(Released(self.released)), shown)
 
-    def report(self, path: PathLike) -> None:
-        """Write one self-contained HTML page about the release."""
+    @cached_property
+    def _own(self) -> tuple[PublicModel, Intervals]:
+        """The model that the release was made for, and how sure its coefficients are: solved once."""
+        from colonnade.model import own_model
+
+        return own_model(self.released)
+
+    def report(self, path: PathLike, *, ledgers: Sequence[PathLike] = ()) -> None:
+        """Write one self-contained HTML page about the release.
+
+        Parameters
+        ----------
+        path : str or path
+            Where to; a file that is there is replaced, unless it is a release.
+        ledgers : sequence of path
+            Of parties: the page then shows what their data had spent before, and with this release.
+        """
         from colonnade.report.pages import release_html
 
+        spending = self._spending(ledgers)
         with places(local_path(os.fspath(path))) as (file,):
-            file.write(release_html(self.released))
+            file.write(release_html(self.released, spending, self._own))
+
+    def summary(self, *, ledgers: Sequence[PathLike] = ()) -> ReleaseSummary:
+        """Its terms, its own model and digests, as `colonnade report` prints them; takes ledgers as `report` does."""
+        return ReleaseSummary(self, self._spending(ledgers))
+
+    def _spending(self, ledgers: Sequence[PathLike]) -> Mapping[str, Spending]:
+        from colonnade.report.spending import booked_spending, named_ledgers
+
+        return booked_spending(self.released, named_ledgers(local_path(os.fspath(path)) for path in ledgers))
 
     @property
     def answer(self) -> Answer:
         from colonnade.report.answers.release import held
 
         return held(self.released)
+
+
+class ReleaseSummary(Shown):
+    """What `Release.summary()` shows.
+
+    Attributes
+    ----------
+    model : Model
+        The one that the release was made for.
+    """
+
+    def __init__(self, release: Release, spending: Mapping[str, Spending]) -> None:
+        self._release, self._spending = release, spending
+        self.model = Model(release._own[0])
+
+    @cached_property
+    def answer(self) -> Answer:
+        from colonnade.report.answers.coefficients import fitted
+        from colonnade.report.answers.release import held
+
+        return held(self._release.released, fitted(*self._release._own), self._spending)

@@ -9,12 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from colonnade.api.display import Shown, warn_of, warn_user
-from colonnade.api.evaluation import ModelEvaluation
-from colonnade.api.model import Model, PathLike
+from colonnade.api.display import PathLike, Shown, place_of, warn_of, warn_user
 from colonnade.api.party import Party
 from colonnade.api.plan import ExpectedRange, Plan, StudyRehearsal, choices_of
-from colonnade.api.release import Release, place_of
 from colonnade.data.sources import FrameSource, Source
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.files import places
@@ -26,6 +23,9 @@ from colonnade.report.results import Answer, Heading, Listing, Passage
 from colonnade.study import StudySpec, read_study, study_from
 
 if TYPE_CHECKING:
+    from colonnade.api.evaluation import ModelEvaluation
+    from colonnade.api.model import Model
+    from colonnade.api.release import Release
     from colonnade.check import Checked
     from colonnade.foundation.randomness import Randomness
     from colonnade.mechanism.release import ReleaseRecord
@@ -91,6 +91,9 @@ class Study(Shown):
         rows: int | None = None,
         **terms: Any,
     ) -> None:
+        if product == "plain":
+            told = 'product = "plain" is for tests and teaching: colonnade.simulation.in_the_clear(study)'
+            warn_user(told, FutureWarning)
         label, parties = plain(label), {plain(party): own for party, own in parties.items()}
         for party, own in parties.items():
             if not isinstance(own, Party):
@@ -111,10 +114,22 @@ class Study(Shown):
         self.unfit: dict[str, dict[str, int]] = {}
 
     @classmethod
-    def read(cls, path: PathLike) -> Study:
-        """Read a study file (TOML); data, policies and ledgers are where it says."""
+    def read(cls, path: PathLike, *, rows: int | None = None, epsilon: float | None = None) -> Study:
+        """Read a study file (TOML); data, policies and ledgers are where it says.
+
+        Parameters
+        ----------
+        path : str or path
+            The file.
+        rows, epsilon : optional
+            In the place of what [study] says of them.
+        """
+        return cls._of(read_study(local_path(os.fspath(path)), plain(rows), plain(epsilon)))
+
+    @classmethod
+    def _of(cls, study: StudySpec) -> Study:
         out = cls.__new__(cls)
-        out._start(read_study(local_path(os.fspath(path))))
+        out._start(study)
         return out
 
     @property
@@ -148,7 +163,7 @@ class Study(Shown):
             known = min((data.frame.height for data in held if isinstance(data, FrameSource)), default=None)
         assumed = known is None
         session = study.session(TYPICAL_ROWS if known is None else known)
-        return Plan(session, study.alignment, assumed, study.cuts)
+        return Plan(session, study.alignment, assumed, study.cuts, study)
 
     def check(self, strict: bool = False) -> Checked:
         """List all in the parties' records that would refuse a run or spoil its result. Nothing is spent.
@@ -201,24 +216,18 @@ class Study(Shown):
         StudyRehearsal, or ExpectedRange without public rows
         """
         from colonnade.planning.session_plan import TYPICAL_ROWS
-        from colonnade.rehearsal import foretell, match_tables, rehearse_each
+        from colonnade.rehearsal import foretell, read_public_rows, rehearse_each
+        from colonnade.report.answers.rehearsed import expected_range, rehearsed
 
         study = self.study.with_rows(plain(rows))
-        agreement, n = study.agreement, study.rows
         if public is None:
             if compare:
                 raise StudyError("other terms are compared on public rows, and none are given")
-            return ExpectedRange(foretell(agreement, n or TYPICAL_ROWS, seed=seed), self.name)
-        several = isinstance(public, Mapping)
-        tables = {}
-        for party, columns in agreement.schema.parties.items():
-            if several and party not in public:
-                raise StudyError(f"public rows are one frame, or one for each party of the study, got none for {party}")
-            ids = self.study.sources[party].id if several else None
-            source = Source(None, ids).given(party, public[party] if several else public, columns)
-            tables[party] = source.read(party, columns).require_fit(strict, warn_of)
-        found = rehearse_each(agreement, match_tables(tables), n, choices_of(compare), releases=releases, seed=seed)
-        return StudyRehearsal(found, self.name)
+            found = foretell(study.agreement, study.rows or TYPICAL_ROWS, seed=seed)
+            return ExpectedRange(expected_range(found, self.name), found)
+        tables, choices = read_public_rows(study, public, warn_of, strict), choices_of(compare)
+        each = rehearse_each(study.agreement, tables, study.rows, choices, releases=releases, seed=seed)
+        return StudyRehearsal(rehearsed(each, self.name))
 
     def fit(
         self,
@@ -228,7 +237,7 @@ class Study(Shown):
         approve: Collection[str] = (),
         ask: Callable[[str], bool] | None = None,
         strict: bool = False,
-        seed: int | bytes | None = None,
+        seed: int | bytes | Randomness | None = None,
         rows: int | None = None,
         workers: int | None = None,
         evidence: PathLike | Mapping[str, PathLike] | None = None,
@@ -253,7 +262,7 @@ class Study(Shown):
             Refuse a plan that comes with a warning, and any value that is not as declared. By default a column of
             which more than one value in twenty is not is refused, and fewer are warned of.
         seed : int or bytes, optional
-            For simulations alone: whoever knows it can remove the noise, and the release says so.
+            The old spelling of `colonnade.simulation.fit(study, seed)`.
         rows : int, optional
             As in `plan`: the number of common records, where the study does not state it and bins shall depend on it.
         workers : int, optional
@@ -268,11 +277,16 @@ class Study(Shown):
         -------
         Release
         """
+        from colonnade.api.release import Release
         from colonnade.api.watcher import Watcher
+        from colonnade.foundation.randomness import Randomness
         from colonnade.mechanism.release import write_release
         from colonnade.pool import open_workers
         from colonnade.runs import RunOptions, fit
 
+        if seed is not None and not isinstance(seed, Randomness):
+            warn_user("a seed is for tests and teaching: colonnade.simulation.fit(study, seed)", FutureWarning)
+            seed = Randomness(seed=seed if isinstance(seed, bytes) else str(seed).encode())
         self.opened = None
 
         def keep(opened: ReleaseRecord) -> None:
@@ -281,7 +295,7 @@ class Study(Shown):
 
         kept = None if out is None else place_of(out, force)
         with places(kept) as (file,), open_workers(workers) as crew, _steps(progress) as steps:
-            options = RunOptions(_randomness(seed), list(approve), crew, _folders(evidence), strict)
+            options = RunOptions(seed, list(approve), crew, _folders(evidence), strict)
             fitted = fit(self.study.with_rows(plain(rows)), options, Watcher(steps, ask, strict, keep))
         self.clipped = {name: dict(table.clipped or {}) for name, table in fitted.tables.items()}
         for note in (note for table in fitted.tables.values() for note in table.heavy_clipping()):
@@ -334,9 +348,11 @@ class Study(Shown):
         -------
         ModelEvaluation
         """
+        from colonnade.api.evaluation import ModelEvaluation
         from colonnade.api.watcher import Watcher
         from colonnade.evaluation import evaluate_by
         from colonnade.mechanism.release import write_release
+        from colonnade.report.answers.measured import measured
         from colonnade.runs import RunOptions, evaluate
 
         opened = None if release is None else release.released
@@ -346,9 +362,9 @@ class Study(Shown):
         with places(kept) as (file,), _steps(progress) as steps:
             options = RunOptions(approved=list(approve), evidence=_folders(evidence), strict=strict)
             watcher = Watcher(steps, ask, strict, lambda found: file.write(write_release(found)), asked.warnings)
-            fitted, measured = evaluate(asked, options, watcher)
+            fitted, found = evaluate(asked, options, watcher)
         self._note(fitted)
-        return ModelEvaluation(asked, measured)
+        return ModelEvaluation(measured(asked, found, fitted.outcome.session), found.n)
 
     def _note(self, fitted: FittedStudy) -> None:
         """Keep and tell what a run leaves beside its release."""
@@ -454,14 +470,6 @@ def _folders(evidence: PathLike | Mapping[str, PathLike] | None) -> Path | dict[
     if isinstance(evidence, Mapping):
         return {party: local_path(os.fspath(folder)) for party, folder in evidence.items()}
     return None if evidence is None else local_path(os.fspath(evidence))
-
-
-def _randomness(seed: int | bytes | None) -> Randomness | None:
-    from colonnade.foundation.randomness import Randomness
-
-    if seed is None:
-        return None
-    return Randomness(seed=seed if isinstance(seed, bytes) else str(seed).encode())
 
 
 def _steps(progress: bool | None) -> Any:

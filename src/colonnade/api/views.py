@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import polars as pl
-
 from colonnade.api.display import Shown
-from colonnade.foundation.errors import StudyError
 from colonnade.foundation.files import places
 from colonnade.foundation.parts import local_path
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from colonnade.analysis.components import Components
     from colonnade.analysis.synthesis import Synthetic
     from colonnade.analysis.tables import Tables
+    from colonnade.foundation.files import Place
     from colonnade.report.results import Answer
 
 
@@ -49,6 +49,12 @@ class ReleasedTables(Shown):
         """All of it as `colonnade tables --json` prints it, with the tests of independence."""
         return self.answer.facts()
 
+    def to_csv(self) -> str:
+        """One line for each cell, as `colonnade tables --csv` prints it."""
+        from colonnade.report.answers.crosstables import tables_csv
+
+        return tables_csv(self._tables, self._chosen)
+
 
 class PrincipalComponents(Shown):
     """Principal components and correlations of a release's columns: what `Release.components` gives.
@@ -77,7 +83,7 @@ class PrincipalComponents(Shown):
         self.loadings, self.correlations = found.loadings, found.correlations
         self.low, self.high, self.clear, self.notes = found.low, found.high, found.clear, found.notes()
 
-    @property
+    @cached_property
     def answer(self) -> Answer:
         from colonnade.report.answers.principal import principal
 
@@ -110,20 +116,34 @@ class SyntheticRows(Shown):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the rows as CSV or Parquet, by the path's ending; notes stand beside a CSV file, in .notes.txt."""
-        from colonnade.report.answers.rows import notes_file, notes_place, rows_file
+        from colonnade.report.answers.rows import notes_place
 
         place = local_path(os.fspath(path))
-        if place.suffix.lower() not in (".csv", ".parquet", ".pq"):
-            raise StudyError(f"rows are written as .csv or .parquet, got {place}")
         with places(place, notes_place(place)) as (file, beside):
-            file.write(rows_file(self._rows, self.notes, place.suffix.lower() == ".csv"))
-            beside.write(notes_file(self.notes))
+            self.write(file, beside)
+
+    def write(self, file: Place, beside: Place) -> None:
+        """Write them where a file will appear, and the notes of CSV beside it."""
+        from colonnade.report.answers.rows import notes_file
+
+        file.write(self.to_bytes(beside.path is not None))
+        beside.write(notes_file(self.notes))
+
+    def to_bytes(self, csv: bool = True) -> bytes:
+        """The content of a CSV or of a Parquet file, which holds the notes."""
+        from colonnade.report.answers.rows import rows_file
+
+        return rows_file(self._rows, self.notes, csv)
 
     def __len__(self) -> int:
         return self.frame.height
 
     @property
     def answer(self) -> Answer:
+        return self.first()
+
+    def first(self, shown: int = 10) -> Answer:
+        """So many of them, with the notes."""
         from colonnade.report.answers.rows import drawn
 
-        return drawn(self._rows, self.notes)
+        return drawn(self._rows, self.notes, shown)

@@ -143,7 +143,7 @@ def main() -> None:
         finally:
             sys.stdout.flush()
     except MistakesError as error:
-        _fail(*str(error).splitlines())
+        _fail(str(error).partition("\n")[0], *error.lines)
     except ColonnadeError as error:
         _fail(str(error))
     except OSError as error:
@@ -161,5 +161,7 @@ def main() -> None:
 def _fail(*sentences: str) -> None:
     typer.secho("error: ", fg="red", bold=True, err=True, nl=False)
     for sentence in sentences:
-        typer.echo(" ".join(sentence.split()), err=True)
+        # A file's name, or what a library says of its content, may hold what a terminal obeys.
+        told = (c if c.isprintable() else ascii(c)[1:-1] for c in " ".join(sentence.split()))
+        typer.echo("".join(told), err=True)
     sys.exit(1)

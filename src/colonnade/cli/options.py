@@ -30,8 +30,8 @@ def option(name: str, metavar: str, help: str, **more: Any) -> Any:
 
 
 def flag(name: str, help: str) -> Any:
-    """Return an option without a value."""
-    return typer.Option(name, help=help)
+    """Return an option without a value; several spellings of it are separated by blanks."""
+    return typer.Option(*name.split(), help=help)
 
 
 def argument(metavar: str, help: str) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -73,25 +72,13 @@ def open_release(path: Path) -> ReleaseRecord:
 
 def report(release: ReleaseFile, html: Html = None, ledger: LedgerFiles = None, json: Json = False) -> None:
     """Tell what a release holds: what was computed, whose columns, epsilon per party and view, noise, model."""
-    from colonnade.consent.ledger import open_ledger
-    from colonnade.foundation.files import places
-    from colonnade.model import own_model
-    from colonnade.report.answers.coefficients import fitted
-    from colonnade.report.answers.release import held
-    from colonnade.report.pages import release_html
-    from colonnade.report.spending import booked_spending
+    from colonnade.api.release import Release
 
-    opened = open_release(release)
-    ledgers = [open_ledger(path) for path in ledger or []]
-    for named in ledgers:
-        if not named.exists:
-            raise StudyError(f"there is no ledger {named.path}")
-    spending = booked_spending(opened, ledgers)
-    with places(html) as (page,):
-        public, sure = own_model(opened)
-        if html is not None:
-            page.write(release_html(opened, spending, (public, sure)))
-    answer = held(opened, fitted(public, sure), spending)
+    found = Release(open_release(release))
+    if html is not None:
+        found.report(html, ledgers=ledger or [])
+    told = found.summary(ledgers=ledger or [])
+    answer, public = told.answer, told.model.public
     if json:
         print_json({**answer.facts(), "digest": public.release, "label": public.declared, "release": str(release)})
         return
@@ -109,30 +96,25 @@ def tables(
     json: Json = False,
 ) -> None:
     """Show margins and cross tables across organisations, denoised, with 95% intervals. It costs no privacy."""
-    from colonnade.analysis.released import Released
-    from colonnade.analysis.tables import Tables
+    from colonnade.api.release import Release
     from colonnade.foundation.files import places
-    from colonnade.report.answers.crosstables import crosstables, tables_csv
     from colonnade.report.pages import answer_html
 
-    names = columns or []
-    if len(names) > 2:
+    if len(columns or []) > 2:
         raise typer.BadParameter("give no column, one, or two")
     if json and csv:
         raise typer.BadParameter("--json and --csv exclude each other")
-    released = Released(open_release(release))
-    chosen = [released.find_table(name) for name in names]
+    opened = Release(open_release(release))
+    found = opened.tables(*(columns or []), seed=seed)
+    if csv:
+        typer.echo(found.to_csv(), nl=False)
+        return
     with places(html) as (page,):
-        found = Tables.of(released)
-        if csv:
-            typer.echo(tables_csv(found, chosen), nl=False)
-            return
-        answer = crosstables(found, chosen, seed)
         if html is not None:
-            title = f"Tables of “{released.release.plan['study']}”"
-            page.write(answer_html(answer, title, f"{released.n:,} records of several organisations. {FREE}"))
+            title = f"Tables of “{opened.plan['study']}”"
+            page.write(answer_html(found.answer, title, f"{opened.n:,} records of several organisations. {FREE}"))
     if html is None or json:
-        show(answer, json)
+        show(found.answer, json)
     else:
         stdout().print(f"Page written to {html}.")
 
@@ -144,39 +126,26 @@ def synthesize(
     given: Given = None,
     impossible: Impossible = None,
     seed: Seed = 0,
-    anyway: Annotated[
-        bool, flag("--anyway", "Draw rows even if independent columns are expected to be as good.")
+    force: Annotated[
+        bool, flag("--force --anyway", "Draw rows even if independent columns are expected to be as good.")
     ] = False,
     json: Json = False,
 ) -> None:
     """Draw rows that have a release's tables, for looking and for programs that need rows. It costs no privacy."""
-    from colonnade.analysis.released import Released
-    from colonnade.analysis.synthesis import draw_rows, fit_release
-    from colonnade.analysis.tables import Tables
+    from colonnade.api.release import Release
     from colonnade.foundation.files import places
-    from colonnade.report.answers.rows import drawn, notes_file, notes_place, rows_file
+    from colonnade.report.answers.rows import notes_place
     from colonnade.report.render.terminal import caution
-    from colonnade.report.text import flaws
 
-    if out.suffix.lower() not in (".csv", ".parquet", ".pq"):
-        raise StudyError(f"rows are written as .csv or .parquet, got {out}")
-    opened = open_release(release)
-    released = Released(opened)
-    conditions = released.conditions(given or [])
-    zeros = released.impossible([names_in(pair) for pair in impossible or []])
+    opened, pairs = Release(open_release(release)), [names_in(pair) for pair in impossible or []]
     with places(out, notes_place(out)) as (file, beside):
-        tables = Tables.of(released)
-        found = draw_rows(tables, partial(fit_release, tables, seed, zeros), rows, conditions, seed, anyway)
-        notes = [*found.notes(), *flaws(opened.provenance)]
-        if given:
-            notes.insert(1, f"Only records with {', '.join(given)}.")
-        file.write(rows_file(found, notes, out.suffix.lower() == ".csv"))
-        beside.write(notes_file(notes))
+        found = opened.synthesize(rows, given=given, impossible=pairs, seed=seed, force=force)
+        found.write(file, beside)
     if json:
         known = {"study": opened.plan["study"], "rows": rows, "out": str(out), "given": list(given or []), "seed": seed}
-        print_json({**known, **drawn(found, notes).facts()})
+        print_json({**known, **found.answer.facts()})
         return
-    for note in notes:
+    for note in found.notes:
         stderr().print(caution(note))
     stdout().print(f"{rows:,} rows written to {out}.")
 
@@ -222,7 +191,7 @@ def solve(
     from colonnade.model import publish, write_model
     from colonnade.report.answers.coefficients import fitted, path_of
     from colonnade.report.render.terminal import caution
-    from colonnade.report.text import flaws
+    from colonnade.report.text import flaws_of
 
     if path and (ridge is not None or out is not None or method != "default"):
         raise typer.BadParameter("--path goes without --ridge, --method and --out")
@@ -245,7 +214,7 @@ def solve(
         print_json({**known, "model": None if out is None else str(out)})
         return
     show(answer, json)
-    for note in flaws(opened.provenance):
+    for note in flaws_of(opened):
         stderr().print(caution(note))
     if out is not None:
         stdout().print(f"Model written to {out}.")
@@ -257,8 +226,6 @@ def components(
     json: Json = False,
 ) -> None:
     """Show principal components and the largest correlations of a release's columns. It costs no privacy."""
-    from colonnade.analysis.components import components as found
-    from colonnade.analysis.released import Released
-    from colonnade.report.answers.principal import principal
+    from colonnade.api.release import Release
 
-    show(principal(found(Released(open_release(release))), shown), json)
+    show(Release(open_release(release)).components(shown).answer, json)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -77,6 +77,19 @@ def show(answer: Answer, json: bool, full: bool = True) -> None:
     from colonnade.report.render.terminal import whole
 
     stdout().print(whole(answer, full))
+
+
+def answer_of(make: Callable[[], Answer], json: bool, html: Path | None, title: str, lead: str = "") -> None:
+    """Show an answer, and write its page where one is wanted: a place that cannot be written is refused first."""
+    from colonnade.foundation.files import places
+
+    with places(html) as (page,):
+        found = make()
+        if html is not None:
+            from colonnade.report.pages import answer_html
+
+            page.write(answer_html(found, title, lead))
+    show(found, json)
 
 
 def print_json(content: Mapping[str, Any]) -> None:

@@ -22,11 +22,12 @@ from colonnade.cli.options import (
     option,
     path_option,
 )
-from colonnade.cli.screen import show, stderr, stoppable, tell_evidence, tell_own
-from colonnade.foundation.errors import DataError
+from colonnade.cli.screen import answer_of, show, stderr, stoppable, tell_evidence, tell_own
+from colonnade.foundation.errors import DataError, StudyError
 
 if TYPE_CHECKING:
-    from colonnade.foundation.randomness import Randomness
+    from collections.abc import Sequence
+
     from colonnade.planning.session_plan import SessionPlan
     from colonnade.report.results import Answer
 
@@ -40,7 +41,7 @@ Compare = Annotated[
 ]
 Rows = Annotated[int | None, option("--rows", "N", "Number of common records, in the place of [study] rows.", min=2)]
 DEFAULT_RELEASE = Path("release.json")
-UNSPENT = "{:,} records. Nothing has been spent."
+UNSPENT = "Nothing has been spent."
 
 
 def plan(
@@ -52,35 +53,19 @@ def plan(
     json: Json = False,
 ) -> None:
     """Show what a study would release, to whom, with how much noise. No data is touched and nothing is spent."""
-    from colonnade.foundation.files import places
-    from colonnade.planning.session_plan import TYPICAL_ROWS
-    from colonnade.planning.variants import compare as variants
+    from colonnade.api.study import Study
     from colonnade.planning.variants import read_choices
-    from colonnade.report.answers.compared import compared
-    from colonnade.report.answers.plan import planned
-    from colonnade.report.cost import expected_cost
-    from colonnade.report.pages import answer_html, plan_html
     from colonnade.report.render.terminal import caution
-    from colonnade.report.spending import planned_spending
-    from colonnade.study import read_study
 
-    checked = read_study(study, rows)
-    assumed = checked.rows is None
+    asked = Study.read(study, rows=rows)
+    found = asked.plan()
     if compare:
-        agreement, n = checked.agreement, checked.rows or TYPICAL_ROWS
-        with places(html) as (page,):
-            found = compared(variants(agreement, n, read_choices(compare)), agreement.name, n, assumed)
-            if html is not None:
-                page.write(answer_html(found, f"Plans of “{agreement.name}” side by side", UNSPENT.format(n)))
-        show(found, json)
+        title, lead = f"Plans of “{asked.name}” side by side", f"{found.rows:,} records. {UNSPENT}"
+        answer_of(lambda: found.compare(**read_choices(compare)).answer, json, html, title, lead)
         return
-    session = checked.session(TYPICAL_ROWS if assumed else None)
-    cost = expected_cost(session, checked.alignment)
-    spending = planned_spending(checked, session) if json or html is not None else {}
-    with places(html) as (page,):
-        if html is not None:
-            page.write(plan_html(session, cost, assumed, spending, checked.cuts))
-    answer = planned(session, cost, assumed, checked.cuts, spending)
+    if html is not None:
+        found.report(html)
+    answer = found.answer
     show(replace(answer, warnings=()), json, full)
     for note in () if json else answer.warnings:
         stderr().print(caution(note))
@@ -91,14 +76,15 @@ def rehearse(
     public: Annotated[
         list[str] | None,
         option(
-            "--rows",
+            "--public",
             "[PARTY=]FILE",
             "Public rows like those of the study: one file with all columns, or PARTY=FILE for each party.",
         ),
     ] = None,
-    records: Annotated[
-        int | None, option("--records", "N", "Number of common records; [study] rows if not given.", min=2)
+    rows: Annotated[
+        list[str] | None, option("--rows", "N", "Number of common records, in the place of [study] rows.")
     ] = None,
+    records: Annotated[int | None, option("--records", "N", "The old spelling of --rows.", min=2, hidden=True)] = None,
     compare: Compare = None,
     share: Annotated[
         float | None, option("--share", "P", "Public share of positive records, where no rows are named.")
@@ -113,30 +99,46 @@ def rehearse(
 
     On public rows that you name; without any, a range from the schema alone, over stated strengths of signal.
     """
-    from colonnade.foundation.files import places
     from colonnade.planning.session_plan import TYPICAL_ROWS
     from colonnade.planning.variants import read_choices
-    from colonnade.rehearsal import foretell, read_public_rows, rehearse_each
+    from colonnade.rehearsal import foretell, public_files, read_public_rows, rehearse_each
     from colonnade.report.answers.rehearsed import expected_range, rehearsed
-    from colonnade.report.pages import answer_html
     from colonnade.study import read_study
 
-    checked = read_study(study, records)
+    files = _files_of(rows or [], public or [])
+    checked = read_study(study, _number_of(rows or [], records))
     name = checked.agreement.name
-    if not public:
+    if not files:
         if compare or html is not None:
-            raise typer.BadParameter("--compare and --html of a rehearsal go with --rows")
+            raise typer.BadParameter("--compare and --html of a rehearsal go with --public")
         n = checked.rows or TYPICAL_ROWS
         show(expected_range(foretell(checked.agreement, n, share=share, seed=seed), name), json)
         return
-    with places(html) as (page,):
-        tables = read_public_rows(checked, public, tell_own, strict)
+
+    def rehearsal() -> Answer:
+        tables = read_public_rows(checked, public_files(files, checked.sources), tell_own, strict)
         choices = read_choices(compare or [])
         each = rehearse_each(checked.agreement, tables, checked.rows, choices, releases=releases, seed=seed)
-        found = rehearsed(each, name)
-        if html is not None:
-            page.write(answer_html(found, f"Rehearsal of “{name}”", UNSPENT.format(each[0][1].n)))
-    show(found, json)
+        return rehearsed(each, name)
+
+    answer_of(rehearsal, json, html, f"Rehearsal of “{name}”", UNSPENT)
+
+
+def _files_of(rows: Sequence[str], public: Sequence[str]) -> list[str]:
+    """Public files, which --rows named before it was a number here as elsewhere."""
+    from colonnade.report.render.terminal import caution
+
+    if old := [text for text in rows if not text.isdecimal()]:
+        stderr().print(caution("--rows is a number of records: name public files by --public"))
+    return [*public, *old]
+
+
+def _number_of(rows: Sequence[str], records: int | None) -> int | None:
+    """The one number of records that is given, or none."""
+    found = [int(text) for text in rows if text.isdecimal()] + ([] if records is None else [records])
+    if len(found) > 1 or any(number < 2 for number in found):
+        raise typer.BadParameter(f"--rows is one whole number from 2 up, got {', '.join(map(str, found))}")
+    return found[0] if found else None
 
 
 def fit(
@@ -152,7 +154,10 @@ def fit(
     json: Json = False,
     strict: Strict = False,
     approve: ApprovedPlans = None,
-    seed: Annotated[str | None, option("--seed", "HEX", "For simulations only; the release says so.")] = None,
+    seed: Annotated[
+        str | None,
+        option("--seed", "S", "A whole number or hexadecimal: for simulations only, and the release says so."),
+    ] = None,
     workers: Annotated[
         int | None, option("--workers", "N", "Threads for work on row blocks; all cores if not given.", min=1)
     ] = None,
@@ -175,9 +180,13 @@ def fit(
     from colonnade.report.cost import expected_cost
     from colonnade.report.progress import Steps
     from colonnade.runs import RunOptions
+    from colonnade.simulation import seeded
     from colonnade.study import read_study
 
-    randomness = _randomness(seed)
+    try:
+        randomness = None if seed is None else seeded(seed)
+    except StudyError as error:
+        raise typer.BadParameter(str(error)) from None
     checked = read_study(study, rows, epsilon)
     place = out or DEFAULT_RELEASE
     if model is not None and model.absolute() == place.absolute():
@@ -220,17 +229,3 @@ def schema(
     from colonnade.data.sources import source_at
 
     typer.echo(draft_columns(source_at(data, query, party), party, public_data), nl=False)
-
-
-def _randomness(seed: str | None) -> Randomness:
-    from colonnade.foundation.randomness import Randomness
-
-    if seed is None:
-        return Randomness()
-    try:
-        key = bytes.fromhex(seed)
-    except ValueError:
-        raise typer.BadParameter(f"--seed must be hexadecimal, got {seed!r}") from None
-    if not key:
-        raise typer.BadParameter("--seed must not be empty")
-    return Randomness(seed=key)

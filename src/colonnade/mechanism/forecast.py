@@ -26,10 +26,17 @@ the sum over k coordinates says.
 """
 
 
+LARGEST_FLOAT = 700.0
+"""An epsilon from which on e^epsilon, the factor on the odds of a guess, is larger than what a computer can write."""
 MANY_LEVELS = 100
 """Levels of a column from which on a plan warns."""
 NARROW = 0.1
 """The part of its bounds that a numeric column fills in the less happy of the two cases that are told."""
+
+
+def hides_nobody(epsilon: float) -> str:
+    """What an epsilon is that is for simulations alone."""
+    return f"epsilon={epsilon:g} hides nobody: the odds of any guess about a record may grow beyond all numbers"
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from colonnade.foundation.schema import Column, estimated_notes
-from colonnade.mechanism.forecast import heavy_columns, objective_note, order_warning
+from colonnade.mechanism.forecast import LARGEST_FLOAT, heavy_columns, hides_nobody, objective_note, order_warning
 from colonnade.mechanism.objective import Calibration, Purpose
 from colonnade.mechanism.plan import PrivacyPlan
 from colonnade.planning.precision import SHARES, rounding_share
@@ -74,6 +74,8 @@ def warnings_of(session: SessionPlan, lower: Callable[[], PrivacyPlan]) -> list[
     out += heavy_columns(session.plan, session.rows) if modelled else []
     if session.agreement.schema.norms and not session.plan.layout.norms:
         out.append("declared norms are not used: they lower the noise of a trace release alone")
+    if session.plan.epsilon > LARGEST_FLOAT:
+        out.append(hides_nobody(session.plan.epsilon))
     if session.in_the_clear:
         out.append(f'product "{session.agreement.product}" shows columns in the clear: it is for simulation only')
     shared = any(not i.block.single for i in session.plan.blocks)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from colonnade.mechanism.forecast import best_columns, forecast
@@ -45,19 +46,102 @@ class Alternative:
     caution: str = ""
 
 
-def choices(session: SessionPlan) -> list[Choice]:
-    """The planned release first, then the others."""
-    agreement, rows = session.agreement, session.rows
-    out = [_choice(session.released, session.plan, agreement, rows)]
-    if not _chosen(agreement):
+@dataclass(frozen=True)
+class Options:
+    """What a study could release besides, and under other terms: each is planned once."""
+
+    session: SessionPlan
+
+    @cached_property
+    def choices(self) -> list[Choice]:
+        """The planned release first, then the others."""
+        session, agreement, rows = self.session, self.session.agreement, self.session.rows
+        out = [_choice(session.released, session.plan, agreement, rows)]
+        if not _chosen(agreement):
+            return out
+        features = [a for a in session.plan.layout.attributes if a.role is Role.FEATURE]
+        numeric = all(a.kind is Encoding.SIGNED for a in features)
+        for release in ("full", "label", *(["trace"] if numeric else [])):
+            if release != session.released:
+                plan = draft_plan(agreement.with_terms(release=release, pairs=()), rows)[1]
+                out.append(_choice(release, plan, agreement, rows))
         return out
-    features = [a for a in session.plan.layout.attributes if a.role is Role.FEATURE]
-    numeric = all(a.kind is Encoding.SIGNED for a in features)
-    for release in ("full", "label", *(["trace"] if numeric else [])):
-        if release != session.released:
-            plan = draft_plan(agreement.with_terms(release=release, pairs=()), rows)[1]
-            out.append(_choice(release, plan, agreement, rows))
-    return out
+
+    @cached_property
+    def alternatives(self) -> list[Alternative]:
+        """What a tiny delta, and no collusion, would buy; and fewer columns, where noise drowns many of them."""
+        session = self.session
+        agreement, noise = session.agreement, _label_noise(session.plan)
+        changed: list[tuple[str, Agreement, str]] = []
+        if agreement.delta == 0 and agreement.calibration is Calibration.EXACT:
+            changed.append((f"delta = {TINY_DELTA:g}", replace(agreement, delta=TINY_DELTA), ""))
+        if session.plan.collusion > 0 and any(not i.block.single for i in session.plan.blocks):
+            caution = (
+                "a party, which knows its share of the noise, then sees more than this epsilon"
+                if session.plan.law.stable
+                else "there is then no guarantee against a party, which knows its share of the noise"
+            )
+            changed.append(("collusion = 0", replace(agreement, collusion=0), caution))
+        out = []
+        for term, other, caution in changed:
+            query, plan = draft_plan(other, session.rows)
+            found = _choice(query.word, plan, other, session.rows)
+            ratio = found.label_noise / noise
+            # The predicted risk knows nothing of collusion.
+            explained = found.explained if other.collusion == agreement.collusion else None
+            out.append(Alternative(term, query.word, found.label_noise, ratio, explained, caution))
+        return [*out, *_fewer_columns(session)]
+
+    @cached_property
+    def why(self) -> str:
+        """Why this release, in one sentence."""
+        session = self.session
+        if session.agreement.query.declared is not None:
+            return "the objective needs these products and no others"
+        if session.agreement.calibration is Calibration.PAPER:
+            return "the paper's calibration releases all products"
+        if not isinstance(session.agreement.query, Auto):
+            return "the study asks for it"
+        if isinstance(session.query, Margins):
+            return "tables of two columns would be no nearer to the rows' own than those of independent columns"
+        if not _chosen(session.agreement):
+            return "the task or the purpose of the study needs it"
+        if isinstance(session.query, Label):
+            return "pairs of features would be mostly noise, and without them the label's products have less of it"
+        if isinstance(session.query, Traced):
+            return "X'X would drown in noise, and without it X'y has less"
+        told = "the pairs of features are foretold to help more than their noise costs"
+        near = '; release = "label" is foretold to leave nearly as much, and varies less' if self._near() else ""
+        return f"{told}, or nothing would be left either way{near}"
+
+    def _near(self) -> bool:
+        """Whether label tables alone are foretold to leave nearly as much as all products, mostly noise then."""
+        found = {c.release: c.explained for c in self.choices}
+        full, label = found.get("full"), found.get("label")
+        return full is not None and label is not None and label > full / NEAR
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """For a JSON object."""
+        chosen = {"chosen": self.session.released, "why": self.why, "choices": [vars(c) for c in self.choices]}
+        return {"release_choice": chosen, "other_terms": [vars(a) for a in self.alternatives]}
+
+    @property
+    def text(self) -> str:
+        """The same in sentences."""
+        session, (first, *others) = self.session, self.choices
+        if session.query.declared is not None:
+            first = replace(first, explained=None)
+        out = f"Release {first.release} ({session.query.meaning}): {self.why}. It has {_told(first)}"
+        for other in others:
+            out += f" Release {other.release} ({ASKED[other.release].meaning}) would have {_told(other)}"
+        for change in self.alternatives:
+            release = f" and release {change.release}" if change.release != session.released else ""
+            left = "" if change.explained is None else share_text(change.explained)
+            kept = f", which leaves {left} of the weak model" if left else ""
+            out += f" With {change.term}{release} that noise would be {change.ratio:.2f} times as large{kept}"
+            out += f"; {change.caution}." if change.caution else "."
+        return out
 
 
 def _chosen(agreement: Agreement) -> bool:
@@ -66,30 +150,6 @@ def _chosen(agreement: Agreement) -> bool:
     of_pairs = not agreement.query.higher and agreement.query.declared is None
     alike = agreement.calibration is Calibration.EXACT and agreement.task is not Task.MULTINOMIAL
     return for_label and of_pairs and alike
-
-
-def alternatives(session: SessionPlan) -> list[Alternative]:
-    """What a tiny delta, and no collusion, would buy; and fewer columns, where noise drowns many of them."""
-    agreement, noise = session.agreement, _label_noise(session.plan)
-    changed: list[tuple[str, Agreement, str]] = []
-    if agreement.delta == 0 and agreement.calibration is Calibration.EXACT:
-        changed.append((f"delta = {TINY_DELTA:g}", replace(agreement, delta=TINY_DELTA), ""))
-    if session.plan.collusion > 0 and any(not i.block.single for i in session.plan.blocks):
-        caution = (
-            "a party, which knows its share of the noise, then sees more than this epsilon"
-            if session.plan.law.stable
-            else "there is then no guarantee against a party, which knows its share of the noise"
-        )
-        changed.append(("collusion = 0", replace(agreement, collusion=0), caution))
-    out = []
-    for term, other, caution in changed:
-        query, plan = draft_plan(other, session.rows)
-        found = _choice(query.word, plan, other, session.rows)
-        ratio = found.label_noise / noise
-        # The predicted risk knows nothing of collusion.
-        explained = found.explained if other.collusion == agreement.collusion else None
-        out.append(Alternative(term, query.word, found.label_noise, ratio, explained, caution))
-    return [*out, *_fewer_columns(session)]
 
 
 def _fewer_columns(session: SessionPlan) -> list[Alternative]:
@@ -124,62 +184,6 @@ def _explained(release: str, plan: PrivacyPlan, agreement: Agreement, rows: int)
         return None
     risks = release_risks(plan.layout, rows, agreement.law, agreement.budget.least, agreement.delta)
     return explained_left(risks[release])
-
-
-def why(session: SessionPlan) -> str:
-    """Why this release, in one sentence."""
-    if session.agreement.query.declared is not None:
-        return "the objective needs these products and no others"
-    if session.agreement.calibration is Calibration.PAPER:
-        return "the paper's calibration releases all products"
-    if not isinstance(session.agreement.query, Auto):
-        return "the study asks for it"
-    if isinstance(session.query, Margins):
-        return "tables of two columns would be no nearer to the rows' own than those of independent columns"
-    if not _chosen(session.agreement):
-        return "the task or the purpose of the study needs it"
-    if isinstance(session.query, Label):
-        return "pairs of features would be mostly noise, and without them the label's products have less of it"
-    if isinstance(session.query, Traced):
-        return "X'X would drown in noise, and without it X'y has less"
-    told = "the pairs of features are foretold to help more than their noise costs, or nothing would be left either way"
-    return f'{told}; release = "label" is foretold to leave nearly as much, and varies less' if _near(session) else told
-
-
-def _near(session: SessionPlan) -> bool:
-    """Whether label tables alone are foretold to leave nearly as much as all products, which are then mostly noise."""
-    found = {c.release: c.explained for c in choices(session)}
-    full, label = found.get("full"), found.get("label")
-    return full is not None and label is not None and label > full / NEAR
-
-
-def describe_choices(session: SessionPlan) -> dict[str, Any]:
-    """For a JSON object."""
-    return {
-        "release_choice": {
-            "chosen": session.released,
-            "why": why(session),
-            "choices": [vars(c) for c in choices(session)],
-        },
-        "other_terms": [vars(a) for a in alternatives(session)],
-    }
-
-
-def choices_text(session: SessionPlan) -> str:
-    """The same in sentences."""
-    first, *others = choices(session)
-    meaning = session.query.meaning
-    if session.query.declared is not None:
-        first = replace(first, explained=None)
-    out = f"Release {first.release} ({meaning}): {why(session)}. It has {_told(first)}"
-    for other in others:
-        out += f" Release {other.release} ({ASKED[other.release].meaning}) would have {_told(other)}"
-    for change in alternatives(session):
-        release = f" and release {change.release}" if change.release != session.released else ""
-        kept = "" if change.explained is None else f", which leaves {share_text(change.explained)} of the weak model"
-        out += f" With {change.term}{release} that noise would be {change.ratio:.2f} times as large{kept}"
-        out += f"; {change.caution}." if change.caution else "."
-    return out
 
 
 def _told(choice: Choice) -> str:

@@ -121,9 +121,9 @@ class Answer:
 
 
 def finite(value: Any) -> Any:
-    """JSON has no nan and no infinity: both become null."""
+    """As JSON has it: nan and infinity are null, and there are no tuples."""
     if isinstance(value, dict):
         return {k: finite(v) for k, v in value.items()}
-    if isinstance(value, list):
+    if isinstance(value, (list, tuple)):
         return [finite(v) for v in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any
 from colonnade.consent.entries import DataSet
 from colonnade.consent.ledger import Ledger, open_ledger
 from colonnade.consent.policy import read_policy
+from colonnade.foundation.errors import StudyError
 from colonnade.mechanism.composition import charge_of
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from colonnade.mechanism.release import ReleaseRecord
     from colonnade.planning.session_plan import SessionPlan
     from colonnade.study import StudySpec
@@ -43,6 +46,15 @@ def planned_spending(study: StudySpec, session: SessionPlan) -> dict[str, Spendi
         before, after = open_ledger(source.ledger).before_and_after(DataSet(name, ""), charge, cap)
         out[party] = Spending(name, before.epsilon, after.epsilon, cap.epsilon, cap.delta, after.sessions)
     return out
+
+
+def named_ledgers(paths: Iterable[Path]) -> list[Ledger]:
+    """The ledgers in these files; one that is not there is refused."""
+    found = [open_ledger(path) for path in paths]
+    for ledger in found:
+        if not ledger.exists:
+            raise StudyError(f"there is no ledger {ledger.path}")
+    return found
 
 
 def booked_spending(release: ReleaseRecord, ledgers: Iterable[Ledger]) -> dict[str, Spending]:

@@ -7,11 +7,12 @@ from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from colonnade.mechanism.forecast import weakly_explained
+from colonnade.mechanism.forecast import LARGEST_FLOAT, hides_nobody, weakly_explained
 
 if TYPE_CHECKING:
     from colonnade.foundation.schema import Schema
     from colonnade.mechanism.cuts import Binning
+    from colonnade.mechanism.release import ReleaseRecord
     from colonnade.planning.prediction import Prediction
 
 VIEWS = {"outsider": "outsider", "server": "server", "party": "another party", "coalition": "coalition"}
@@ -107,7 +108,7 @@ def described(schema: Schema) -> list[str]:
     return [f"Columns: {told}."] if told else []
 
 
-def flaws(provenance: Mapping[str, Any]) -> list[str]:
+def flaws(provenance: Mapping[str, Any], epsilon: float = 0.0) -> list[str]:
     """Why a release's epsilon is no promise, if it is none."""
     out = []
     if provenance["seeded"]:
@@ -115,7 +116,17 @@ def flaws(provenance: Mapping[str, Any]) -> list[str]:
     if provenance["simulation"]:
         name = provenance.get("agreement", {}).get("product", "plain")
         out.append(f'product "{name}" showed columns in the clear: no epsilon holds against the server or a party')
+    if epsilon > LARGEST_FLOAT:
+        out.append(hides_nobody(epsilon))
     return out
+
+
+def flaws_of(release: ReleaseRecord) -> list[str]:
+    """Why a release's epsilon is no promise, or not the one that it states: all that is known of it."""
+    from colonnade.mechanism.defects import defects_of
+
+    told = flaws(release.provenance, release.plan["epsilon"])
+    return [*told, *(defect.sentence for defect in defects_of(release))]
 
 
 def sentence(note: str) -> str:

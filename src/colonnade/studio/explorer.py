@@ -12,23 +12,18 @@ import polars as pl
 
 from colonnade.analysis.released import Released
 from colonnade.analysis.request import ModelRequest
-from colonnade.analysis.synthesis import FittedRelease, Synthetic, draw_rows, fit_release
-from colonnade.analysis.tables import Tables
+from colonnade.api.release import Release
+from colonnade.api.views import SyntheticRows
 from colonnade.data.table import table_from
 from colonnade.foundation.errors import ReleaseError, StudyError
 from colonnade.foundation.schema import Column
-from colonnade.mechanism.release import ReleaseRecord, digest
+from colonnade.mechanism.release import ReleaseRecord
 from colonnade.model import PublicModel, partial_scores, predict, publish
 from colonnade.report.answers.coefficients import fitted
-from colonnade.report.answers.crosstables import crosstables
-from colonnade.report.answers.rows import rows_file
-from colonnade.report.text import flaws
 
 MOST_ROWS = 100_000  # a browser downloads them in seconds
 SHOWN_ROWS = 20  # a screen; the download has them all
 NO_INTERVALS = "a model of several classes, or of rows and tables, has none"
-SEED = 0
-"""The same as that of `colonnade synthesize` and `tables` where none is given."""
 
 
 @dataclass
@@ -39,8 +34,9 @@ class Explorer:
     _models: dict[str, dict[str, Any]] = field(default_factory=dict, init=False)
 
     @cached_property
-    def digest(self) -> str:
-        return digest(self.release.to())
+    def asked(self) -> Release:
+        """The same as Python has it."""
+        return Release(self.release)
 
     @cached_property
     def released(self) -> Released | None:
@@ -49,18 +45,6 @@ class Explorer:
             return Released(self.release)
         except ReleaseError:
             return None
-
-    @cached_property
-    def tables(self) -> Tables:
-        return Tables.of(self._released())
-
-    @cached_property
-    def fitted(self) -> FittedRelease:
-        return fit_release(self.tables, SEED, self._released().impossible())
-
-    def _released(self) -> Released:
-        # Raises the reason where there are no tables.
-        return self.released or Released(self.release)
 
     def model(self, label: str) -> dict[str, Any]:
         """The model of the study's label, or of another column, with its intervals where it has some."""
@@ -107,32 +91,21 @@ class Explorer:
 
     def table(self, first: str, second: str) -> dict[str, Any]:
         """One column, or two with their heat map and how far they depend on each other."""
-        released, tables = self._released(), self.tables
+        # Raises the reason where there are no tables.
+        released = self.released or Released(self.release)
         names = [released.short(i) for i in released.tabular]
         first = first if first in names else (names[0] if names else "")
         second = second if second in names and second != first else ""
         if not first:
             return {"names": names, "first": "", "second": ""}
-        chosen = [released.find_table(name) for name in (first, second) if name]
-        return {"names": names, "first": first, "second": second, "answer": crosstables(tables, chosen, SEED)}
+        answer = self.asked.tables(first, second or None).answer
+        return {"names": names, "first": first, "second": second, "answer": answer}
 
-    def drawn(self, count: int) -> Synthetic:
+    def drawn(self, count: int) -> SyntheticRows:
         """So many rows that have the release's tables."""
         if not 1 <= count <= MOST_ROWS:
             raise StudyError(f"the studio draws between 1 and {MOST_ROWS} rows, got {count}")
-        return draw_rows(self.tables, lambda: self.fitted, count, {}, SEED)
-
-    def rows_file(self, count: int, csv: bool) -> bytes:
-        """The drawn rows as `colonnade synthesize` writes them."""
-        found = self.drawn(count)
-        return rows_file(found, [*found.notes(), *flaws(self.release.provenance)], csv)
-
-    def preview(self, count: int) -> dict[str, Any]:
-        """The first of the drawn rows, and what to know of them."""
-        found = self.drawn(count)
-        columns = list(found.values)
-        rows = [[_cell(found.values[name][k]) for name in columns] for k in range(min(SHOWN_ROWS, count))]
-        return {"columns": columns, "rows": rows, "notes": found.notes(), "count": count}
+        return self.asked.synthesize(count)
 
 
 @dataclass(frozen=True)
@@ -172,7 +145,3 @@ def _answer(public: PublicModel, found: Any) -> list[dict[str, Any]]:
     if model.task == "logistic":
         return [{"what": f"chance that {name} is {level}", "value": float(found), "share": True}]
     return [{"what": f"expected {name}", "value": float(found), "share": False, "told": column.write(float(found))}]
-
-
-def _cell(value: object) -> str:
-    return f"{value:g}" if isinstance(value, (float, np.floating)) else str(value)

@@ -25,8 +25,9 @@ from colonnade.planning.query import ASKED
 from colonnade.report.cost import expected_cost
 from colonnade.report.html import TEMPLATES, PageContext, environment, page_footer, plan_page, release_page, style
 from colonnade.report.spending import booked_spending, planned_spending
+from colonnade.report.text import flaws_of
 from colonnade.studio.comparison import KEPT, PRESENT, choices, compared
-from colonnade.studio.explorer import MOST_ROWS, Explorer
+from colonnade.studio.explorer import MOST_ROWS, SHOWN_ROWS, Explorer
 from colonnade.studio.form import Content, from_fields, to_form, to_toml
 from colonnade.studio.panel import curve_context, panel_context, planned, with_present_split
 from colonnade.studio.request_check import content_policy
@@ -273,7 +274,8 @@ class Studio:
         return HTMLResponse(page.render(base=self._base, run=self._run), headers={"X-Done": str(done).lower()})
 
     def _releases(self, request: Request, fields: Fields) -> Response:
-        return self._page("releases.html", releases=self._workspace.releases())
+        found = [(name, release, flaws_of(release)) for name, release in self._workspace.releases()]
+        return self._page("releases.html", releases=found)
 
     def _explorer(self, request: Request) -> tuple[str, Explorer]:
         """The release of the address; its digest decides it, so that what is slow is computed once."""
@@ -286,8 +288,7 @@ class Studio:
         return name, self._explorers[key]
 
     def _explore(self, template: str, name: str, explorer: Explorer, **context: Any) -> Response:
-        plan, provenance = explorer.release.plan, explorer.release.provenance
-        return self._page(template, name=name, plan=plan, provenance=provenance, **context)
+        return self._page(template, name=name, plan=explorer.release.plan, flaws=explorer.asked.flaws, **context)
 
     def _model(self, request: Request, fields: Fields) -> Response:
         name, explorer = self._explorer(request)
@@ -304,8 +305,9 @@ class Studio:
 
     def _rows(self, request: Request, fields: Fields) -> Response:
         name, explorer = self._explorer(request)
-        found = explorer.preview(_count(request)) if "count" in request.query_params else None
-        return self._explore("rows.html", name, explorer, found=found, usual=DRAWN_ROWS, most=MOST_ROWS)
+        count = _count(request) if "count" in request.query_params else 0
+        found = explorer.drawn(count).first(SHOWN_ROWS) if count else None
+        return self._explore("rows.html", name, explorer, found=found, count=count, usual=DRAWN_ROWS, most=MOST_ROWS)
 
     def _rows_csv(self, request: Request, fields: Fields) -> Response:
         return self._download(request, True)
@@ -314,7 +316,7 @@ class Studio:
         return self._download(request, False)
 
     def _download(self, request: Request, csv: bool) -> Response:
-        content = self._explorer(request)[1].rows_file(_count(request), csv)
+        content = self._explorer(request)[1].drawn(_count(request)).to_bytes(csv)
         ending, kind = ("csv", "text/csv") if csv else ("parquet", "application/octet-stream")
         headers = {"Content-Disposition": f'attachment; filename="rows.{ending}"'}
         return Response(content, media_type=kind, headers=headers)
@@ -324,8 +326,9 @@ class Studio:
         name, explorer = self._explorer(request)
         ledgers = self._workspace.readable_ledgers()
         doors = [*self._doors(), (f"{self._base}/releases/{quote(name)}", f"Explore {name}")]
-        page = release_page(explorer.release, PageContext(booked_spending(explorer.release, ledgers), doors=doors))
-        return _printable(page, page_footer("Release", explorer.digest))
+        spending = booked_spending(explorer.release, ledgers)
+        page = release_page(explorer.release, PageContext(spending, doors=doors, answered=explorer.asked._own))
+        return _printable(page, page_footer("Release", explorer.asked.digest))
 
     def _ledgers(self, request: Request, fields: Fields) -> Response:
         return self._page("ledgers.html", ledgers=self._workspace.ledgers())

@@ -27,7 +27,7 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Binary, Categorical, Numeric, Schema
 from colonnade.mechanism.objective import Calibration, Purpose, Task
 from colonnade.planning.agreement import Agreement
-from colonnade.runs import run_unguarded
+from colonnade.simulation import run_unguarded
 
 N = 6000
 SCHEMA = {

@@ -23,7 +23,7 @@ from colonnade.planning.agreement import Agreement
 from colonnade.report.answers.crosstables import crosstables, dependence_line, tables_csv
 from colonnade.report.render.markup import fragment
 from colonnade.report.render.terminal import shown
-from colonnade.runs import run_unguarded
+from colonnade.simulation import run_unguarded
 
 
 @cache

@@ -26,7 +26,7 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Binary, Boolean, Column, Date, Derived, Numeric, Schema
 from colonnade.mechanism.objective import Task
 from colonnade.planning.agreement import Agreement
-from colonnade.runs import run_unguarded
+from colonnade.simulation import run_unguarded
 
 N = 4000
 SCHEMA: dict[str, dict[str, Column]] = {

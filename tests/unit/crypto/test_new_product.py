@@ -29,7 +29,7 @@ from colonnade.planning.session_plan import plan_session
 from colonnade.report.cost import expected_cost
 from colonnade.report.html import views_of
 from colonnade.report.text import flaws
-from colonnade.runs import run_unguarded
+from colonnade.simulation import run_unguarded
 from colonnade.study import read_study
 from tests.helpers.cli_study import write_study
 

@@ -11,7 +11,7 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.forecast import best_columns
 from colonnade.mechanism.objective import Task
 from colonnade.planning.session_plan import plan_session
-from colonnade.runs import run_unguarded
+from colonnade.simulation import run_unguarded
 from experiments.data.synthetic import synthetic_arrays
 from experiments.paper import listing, wide, wide800
 

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from colonnade import runs
+from colonnade import simulation
 from colonnade.data.table import table_from
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Schema
@@ -37,7 +37,7 @@ def released(
         )
         for party, names in schema.parties.items()
     }
-    found = runs.run_unguarded(agreement, tables, "none", Randomness(b"defects")).release
+    found = simulation.run_unguarded(agreement, tables, "none", Randomness(b"defects")).release
     return replace(found, provenance={**found.provenance, "colonnade": version})
 
 

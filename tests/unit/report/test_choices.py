@@ -8,7 +8,7 @@ from colonnade.foundation.schema import Binary, Categorical, Numeric, Schema
 from colonnade.mechanism.objective import Calibration, Task
 from colonnade.planning.agreement import Agreement
 from colonnade.planning.session_plan import SessionPlan, plan_session
-from colonnade.report.choices import alternatives, choices, choices_text, describe_choices
+from colonnade.report.choices import Options
 
 LEVELS = tuple("abcdef")
 
@@ -23,7 +23,7 @@ def session_of(epsilon: float = 1.0, rows: int = 30_000, columns: int = 10, **ch
 
 
 def noise(session: SessionPlan) -> float:
-    return choices(session)[0].label_noise
+    return Options(session).choices[0].label_noise
 
 
 def test_pairs_that_are_all_noise_cost_the_label_nothing() -> None:
@@ -47,37 +47,37 @@ def test_the_release_is_a_function_of_the_agreement_and_n() -> None:
 @pytest.mark.parametrize("changes", [{}, {"release": "label"}, {"delta": 1e-6}, {"calibration": Calibration.PAPER}])
 def test_every_choice_is_foretold(changes: dict[str, object]) -> None:
     session = session_of(0.5, **changes)
-    told = describe_choices(session)["release_choice"]
+    told = Options(session).facts["release_choice"]
     assert told["chosen"] == session.released == told["choices"][0]["release"]
     if "calibration" not in changes:
         assert {c["release"] for c in told["choices"]} == {"full", "label"}
         assert all(0 < c["explained"] < 1 for c in told["choices"])
-    assert choices_text(session).startswith(f"Release {session.released} (")
+    assert Options(session).text.startswith(f"Release {session.released} (")
 
 
 def test_the_chosen_release_is_the_one_foretold_best() -> None:
     for epsilon in (0.05, 0.1, 0.3, 1.0, 3.0):
         session = session_of(epsilon)
-        found = {c.release: c.explained or 0.0 for c in choices(session)}
+        found = {c.release: c.explained or 0.0 for c in Options(session).choices}
         if found["label"] > 0.2:
             assert max(found, key=found.__getitem__) == session.released, (epsilon, found)
 
 
 def test_a_tiny_delta_and_no_collusion_are_priced_as_planned() -> None:
     session = session_of(1.0)
-    delta, collusion = alternatives(session)
+    delta, collusion = Options(session).alternatives
     assert delta.term == "delta = 1e-12" and collusion.term == "collusion = 0"
     assert delta.ratio == pytest.approx(noise(session_of(1.0, delta=1e-12)) / noise(session), rel=0.05)
     assert collusion.ratio == pytest.approx(noise(session_of(1.0, collusion=0)) / noise(session), rel=0.05)
     assert collusion.ratio < 1 and "no guarantee against a party" in collusion.caution
-    assert [a.term for a in alternatives(session_of(1.0, delta=1e-6, collusion=0))] == []
+    assert [a.term for a in Options(session_of(1.0, delta=1e-6, collusion=0)).alternatives] == []
 
 
 def test_where_forecasts_are_near_the_steadier_release_is_named() -> None:
     near, far = session_of(0.18), session_of(3.0)
     assert near.released == far.released == "full"
-    assert 'release = "label" is foretold to leave nearly as much' in choices_text(near)
-    assert "nearly as much" not in describe_choices(far)["release_choice"]["why"]
+    assert 'release = "label" is foretold to leave nearly as much' in Options(near).text
+    assert "nearly as much" not in Options(far).facts["release_choice"]["why"]
 
 
 def wide(columns: int, **changes: object) -> SessionPlan:
@@ -89,12 +89,12 @@ def wide(columns: int, **changes: object) -> SessionPlan:
 
 def test_fewer_columns_are_advised_where_pure_noise_drowns_many() -> None:
     session = wide(300)
-    fewer = alternatives(session)[-1]
+    fewer = Options(session).alternatives[-1]
     chosen = int(fewer.term.split()[0])
     assert session.released == "trace" and fewer.term.startswith(f"{chosen} of the 300 columns") and 1 < chosen < 300
     # The forecast of a study of so many columns, if they carry that part of the signal.
     ratio, part = wide(chosen, release="trace").forecast.noise_to_signal or 0.0, chosen / 300
     assert fewer.explained == pytest.approx(part / (1 + ratio**2 / part), rel=0.05)
     assert fewer.explained > 1.25 * (session.forecast.explained or 0.0)
-    assert f"{chosen} of the 300 columns" in choices_text(session)
-    assert not any("columns" in a.term for a in alternatives(wide(300, delta=1e-6)))
+    assert f"{chosen} of the 300 columns" in Options(session).text
+    assert not any("columns" in a.term for a in Options(wide(300, delta=1e-6)).alternatives)

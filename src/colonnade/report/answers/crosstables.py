@@ -13,7 +13,7 @@ from colonnade.analysis.synthesis import distance_text, expected_distance
 from colonnade.foundation.names import ColumnRef, holders, plain_cell
 from colonnade.foundation.shown import figure
 from colonnade.report.results import Answer, Figure, Heading, Listing, Part, Passage, Record, Words
-from colonnade.report.text import described, flaws
+from colonnade.report.text import described, flaws_of
 
 if TYPE_CHECKING:
     from colonnade.analysis.tables import Bracketed, CrossTable, Margin, Number, Tables
@@ -48,7 +48,7 @@ def crosstables(found: Tables, chosen: Sequence[int], seed: int) -> Answer:
     released = found.released
     head = {"study": released.release.plan["study"], "n": released.n, "notes": interval_notes(found, chosen)}
     told = [*head["notes"], *described(released.release.schema)]
-    notes, warned = [Passage(note, "soft") for note in told], flaws(released.release.provenance)
+    notes, warned = [Passage(note, "soft") for note in told], flaws_of(released.release)
     if len(chosen) == 2:
         cross, both = found.cross(*chosen), dependence(found, chosen[0], chosen[1], seed)
         facts = {**head, "tables": [_cross_facts(cross)], "dependence": [dependence_facts(both)]}

@@ -11,7 +11,7 @@ from colonnade.report.answers.booked import guard_json, spent_line
 from colonnade.report.answers.coefficients import conf_int, fitted
 from colonnade.report.answers.plan import worst_parts
 from colonnade.report.results import Answer, Brief, Heading, Listing, Part, Passage
-from colonnade.report.text import epsilon_text, flaws, size_text
+from colonnade.report.text import epsilon_text, flaws_of, size_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,7 +39,7 @@ def run_of(
     parts += map(Passage, (spent, *ledgers))
     parts += traffic(outcome.traffic.sent, outcome.traffic.received, outcome.seconds, matched)
     files = f"{release}{'' if model is None else f', {model}'}"
-    warned = [*of_model.warnings, *flaws(outcome.release.provenance)]
+    warned = [*of_model.warnings, *flaws_of(outcome.release)]
     took = f"{sum(outcome.seconds.values()):.1f} s; the parties sent {size_text(sum(outcome.traffic.sent.values()))}."
     lines = [
         (

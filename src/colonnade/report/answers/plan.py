@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from colonnade.mechanism.cuts import Binning
     from colonnade.planning.leakage import Leakage
     from colonnade.planning.session_plan import SessionPlan
+    from colonnade.report.choices import Options
     from colonnade.report.cost import Cost
     from colonnade.report.spending import Spending
 
@@ -45,16 +46,16 @@ def planned(
     cost: Cost,
     assumed: bool = False,
     cuts: Sequence[Binning] | None = None,
-    spending: Mapping[str, Spending] | None = None,
+    spending: Callable[[], Mapping[str, Spending]] = dict,
     alone: bool = True,
 ) -> Answer:
     """All of a plan; `alone` is False where a run follows, which says for itself what it took."""
     from colonnade.mechanism.cuts import describe_binning
-    from colonnade.report.choices import choices_text, describe_choices
+    from colonnade.report.choices import Options
     from colonnade.report.purposes import forecast_purposes, purposes_of
 
     plan, label = session.describe(), session.agreement.label
-    purposes = cache(lambda: forecast_purposes(session))
+    options, purposes = Options(session), cache(lambda: forecast_purposes(session))
     parts = terms_of(plan, label, assumed)
     parts += leakage_of(session)
     parts += [Passage(forecast)] if (forecast := forecast_text(plan)) else []
@@ -62,7 +63,7 @@ def planned(
     if alone:
         parts.append(Passage(cost_text(cost)))
         parts += purposes_of(purposes())
-        parts.append(Passage(choices_text(session)))
+        parts.append(Passage(options.text))
         parts += [] if cuts is None else [Passage(describe_binning(cuts))]
     parts.append(Passage(f"Digest of these terms, for --approve: {session.terms}"))
     parts += [Passage(digest_note(session.rows, assumed, cuts))] if alone else []
@@ -79,26 +80,26 @@ def planned(
             "terms_digest_note": digest_note(session.rows, assumed, cuts),
             "label_mean_noise": session.label_noise_text or None,
             "warnings": session.warnings(),
-            **describe_choices(session),
+            **options.facts,
         }
         told |= {} if cuts is None else {"numeric": [vars(cut) for cut in cuts]}
-        return {**told, **spending_json(spending or {}), "purposes": [line.describe() for line in purposes()]}
+        return {**told, **spending_json(spending()), "purposes": [line.describe() for line in purposes()]}
 
-    return Answer("", parts, facts, session.warnings(), _brief(session, plan, cost, assumed, cuts))
+    return Answer("", parts, facts, session.warnings(), _brief(options, plan, cost, assumed, cuts))
 
 
 def _brief(
-    session: SessionPlan, plan: Mapping[str, Any], cost: Cost, assumed: bool, cuts: Sequence[Binning] | None
+    options: Options, plan: Mapping[str, Any], cost: Cost, assumed: bool, cuts: Sequence[Binning] | None
 ) -> Brief:
     """What to know before agreeing, in a few lines."""
-    parties = session.parties
+    session, parties = options.session, options.session.parties
     columns = sum(len(party["columns"]) for party in plan["parties"].values()) - 1
     about = f"{plan['n']:,} people" + (" in common" if len(parties) > 1 else "") + (", assumed" if assumed else "")
     lead = (
         f"{asked_of(plan, session.agreement.label)} on {columns} columns, "
         f"{len(session.plan.layout.features):,} encoded; {_count(len(parties), 'party', 'parties')}, {about}."
     )
-    lines = [("Privacy", privacy_text(plan)), *_expected(session, plan, cuts)]
+    lines = [("Privacy", privacy_text(plan)), *_expected(options, plan, cuts)]
     sent = sorted([*cost.sent.values(), max(cost.sent.values()) + cost.hub])
     each = size_text(sent[0]) if len(parties) == 1 else f"{size_text(sent[0])} to {size_text(sent[-1])}"
     took = time_text(sum(cost.seconds.values())) if cost.seconds else "under a second"
@@ -108,10 +109,9 @@ def _brief(
     return Brief(lead, lines)
 
 
-def _expected(session: SessionPlan, plan: Mapping[str, Any], cuts: Sequence[Binning] | None) -> list[tuple[str, str]]:
+def _expected(options: Options, plan: Mapping[str, Any], cuts: Sequence[Binning] | None) -> list[tuple[str, str]]:
     """What noise leaves, what was chosen, and what would leave more."""
     from colonnade.mechanism.forecast import weakly_explained
-    from colonnade.report.choices import alternatives, why
 
     known, out = plan["forecast"], []
     if known["explained"] is not None:
@@ -122,13 +122,13 @@ def _expected(session: SessionPlan, plan: Mapping[str, Any], cuts: Sequence[Binn
             f"bounds; {share_text(tenth)} if they fill a tenth, {share_text(weak)} if the columns explain a tenth of "
             "the label (trivial model: 0%). Public rows tell more: rehearse.",
         ))  # fmt: skip
-    chosen = f"{session.query.meaning}: {why(session)}."
+    chosen = f"{options.session.query.meaning}: {options.why}."
     if cuts is not None:
         taken = [str(cut.column) for cut in cuts if cut.chosen]
         chosen += f" Binned: {_some(taken)}." if taken else " No numeric column is binned."
     out.append(("Chosen", chosen))
     better = [
-        f"{one.term} makes the noise {one.ratio:.2f} times as large" for one in alternatives(session) if not one.caution
+        f"{one.term} makes the noise {one.ratio:.2f} times as large" for one in options.alternatives if not one.caution
     ]
     return [*out, ("Better", f"{'; '.join(better)}.")] if better else out
 

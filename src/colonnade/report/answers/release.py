@@ -9,7 +9,7 @@ from colonnade.mechanism.release import digest
 from colonnade.report.answers.plan import terms_of
 from colonnade.report.results import Answer, Passage
 from colonnade.report.spending import spending_json
-from colonnade.report.text import flaws
+from colonnade.report.text import flaws, flaws_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,9 +31,13 @@ def held(release: ReleaseRecord, model: Answer | None = None, spending: Mapping[
     def facts() -> dict[str, Any]:
         known = {key: value for key, value in told.items() if key != "agreement"}
         content = {**release.plan, **own.facts(), **spending_json(spending or {}), "provenance": known}
-        return {**content, "flaws": flaws(told), "defects": [defect.describe() for defect in defects]}
+        return {
+            **content,
+            "flaws": flaws(told, release.plan["epsilon"]),
+            "defects": [defect.describe() for defect in defects],
+        }
 
-    warned = [*own.warnings, *flaws(told), *(defect.sentence for defect in defects)]
+    warned = [*own.warnings, *flaws_of(release)]
     return Answer("", parts, facts, warned)
 
 

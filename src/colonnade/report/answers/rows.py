@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
+from colonnade.foundation.errors import StudyError
 from colonnade.foundation.names import plain_cell
 from colonnade.foundation.shown import figure
 from colonnade.report.results import Answer, Heading, Listing, Passage
@@ -18,14 +19,11 @@ if TYPE_CHECKING:
     from colonnade.analysis.synthesis import Synthetic
 
 
-SHOWN_ROWS = 10  # a screen; a file has them all
-
-
-def drawn(rows: Synthetic, notes: Sequence[str]) -> Answer:
+def drawn(rows: Synthetic, notes: Sequence[str], shown: int) -> Answer:
     """The first rows, and what a reader of all has to know."""
     frame = rows_frame(rows)
-    first = frame.head(SHOWN_ROWS)
-    columns = [Heading(name, name, _cell, kind.is_numeric()) for name, kind in first.schema.items()]
+    first = frame.head(shown)
+    columns = [Heading(name, (name,), _cell, kind.is_numeric()) for name, kind in first.schema.items()]
     known = {
         "expected_tv": rows.expected,
         "independent_tv": rows.independent,
@@ -57,6 +55,8 @@ def rows_frame(rows: Synthetic, texts: Callable[[str], str] = str) -> pl.DataFra
 
 def notes_place(place: Path) -> Path | None:
     """Where the notes of rows go that are written here: a CSV file that programs can read has no room for them."""
+    if place.suffix.lower() not in (".csv", ".parquet", ".pq"):
+        raise StudyError(f"rows are written as .csv or .parquet, got {place}")
     return place.with_suffix(".notes.txt") if place.suffix.lower() == ".csv" else None
 
 
