@@ -471,11 +471,7 @@ def scored_classes(public: PublicModel) -> tuple[str, ...]:
 
 def scores_csv(public: PublicModel, scores: Scores, id_column: str | None) -> str:
     """One line for each record: its id, and the probability and level or the value that the model gives it."""
-    if id_column in ("probability", "predicted"):
-        id_column += "_"
     columns: dict[str, Any] = {}
-    if scores.ids is not None and id_column is not None:
-        columns[plain_cell(id_column)] = [plain_cell(text) for text in scores.ids]
     if public.model.classes:
         for k, name in enumerate(public.model.classes):
             columns[f"probability {name}"] = scores.values[:, k]
@@ -488,7 +484,17 @@ def scores_csv(public: PublicModel, scores: Scores, id_column: str | None) -> st
         columns["predicted"] = scores.values
     from polars import DataFrame
 
-    return DataFrame(columns).write_csv()
+    ids = None if scores.ids is None else [plain_cell(text) for text in scores.ids]
+    return DataFrame(beside_ids(None if id_column is None else plain_cell(id_column), ids, columns)).write_csv()
+
+
+def beside_ids(name: str | None, ids: Sequence[str] | None, columns: Mapping[str, Any]) -> dict[str, Any]:
+    """Columns with ids before them; the column of ids has another name where it would be called as one of them is."""
+    if name is None or ids is None:
+        return dict(columns)
+    while name in columns:
+        name += "_"
+    return {name: list(ids), **columns}
 
 
 def _places(

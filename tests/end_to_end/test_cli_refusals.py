@@ -377,3 +377,31 @@ def test_a_release_that_was_paid_for_is_kept(run: Run, folder: Path, monkeypatch
     assert "RuntimeError: planted" in answer.err
     assert (folder / "r.json").exists()
     assert not (folder / "m.json").exists()
+
+
+def test_a_name_that_a_terminal_would_obey_is_printed(run: Run, folder: Path) -> None:
+    evil = folder / "a\x1b]0;owned\x07\x1b[31m\u009b2J.toml"
+    evil.write_text("x")
+    for asked in (("plan", evil), ("report", evil), ("schema", evil), ("fit", evil)):
+        found = run(*asked)
+        assert found.code == 1 and found.err.startswith("error: ")
+        assert all(c.isprintable() or c == "\n" for c in found.err), found.err
+    assert "\\x1b]0;owned\\x07" in run("plan", evil).err
+
+
+def test_ctrl_c_leaves_no_traceback(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from colonnade.cli import entry
+
+    def stopped(*given: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(entry, "_only", stopped)
+    found = run("plan", folder / "study.toml")
+    assert (found.code, found.err) == (1, "error: stopped\n")
+    # While modules are loaded there is no command yet.
+    loads = (
+        'import sys\nclass Stop:\n  def find_spec(self, name, *more):\n    if name == "typer": raise KeyboardInterrupt'
+    )
+    code = f"{loads}\nsys.meta_path.insert(0, Stop())\nimport colonnade.cli"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "")

@@ -15,7 +15,16 @@ from colonnade.data.sources import Source
 from colonnade.foundation.errors import DataError, StudyError
 from colonnade.foundation.files import places, read_whole
 from colonnade.foundation.parts import local_path
-from colonnade.model import PublicModel, Scores, read_model, require_apart, score_tables, scored_classes, write_model
+from colonnade.model import (
+    PublicModel,
+    Scores,
+    beside_ids,
+    read_model,
+    require_apart,
+    score_tables,
+    scored_classes,
+    write_model,
+)
 
 if TYPE_CHECKING:
     import polars as pl
@@ -230,15 +239,13 @@ class Model(Shown):
         """Ids, chances and predictions as a data frame; takes what `predict` takes."""
         scored = self._score(data, id, strict)
         columns: dict[str, Any] = {}
-        if scored.ids is not None and scored.id_column is not None:
-            columns[scored.id_column] = list(scored.ids)
         if self.classes:
             chances = self._chances(scored.values)
             columns |= {f"probability {name}": chances[:, k] for k, name in enumerate(self.classes)}
-        predicted = self._labels(scored.values)
+        columns["predicted"] = self._labels(scored.values).tolist()
         import polars as pl
 
-        return pl.DataFrame({**columns, "predicted": predicted.tolist()})
+        return pl.DataFrame(beside_ids(scored.id_column, scored.ids, columns))
 
     def _chances(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         if not self.classes:

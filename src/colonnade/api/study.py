@@ -419,14 +419,13 @@ class Study(Shown):
         import polars as pl
 
         from colonnade.api.watcher import Watcher
+        from colonnade.model import beside_ids
         from colonnade.runs import RunOptions, predict
 
         with _steps(progress) as steps:
             options = RunOptions(approved=list(approve), strict=strict)
             scores, _ = predict(self.study, model.public, to, options, Watcher(steps, ask), data=data)
-        column = self.study.sources[to].id_name
-        ids = {} if scores.ids is None or column is None else {column: list(scores.ids)}
-        return pl.DataFrame({**ids, "score": scores.values})
+        return pl.DataFrame(beside_ids(self.study.sources[to].id_name, scores.ids, {"score": scores.values}))
 
     def _terms(self) -> list[str]:
         agreement, study = self.study.agreement, self.study

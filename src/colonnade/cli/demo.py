@@ -41,12 +41,9 @@ def copy_demo(folder: Path) -> None:
 
 
 def write_page(release: Path, page: Path) -> None:
-    from colonnade.foundation.files import places
-    from colonnade.mechanism.release import read_release
-    from colonnade.report.pages import release_html
+    from colonnade.api.release import Release
 
-    with places(page) as (file,):
-        file.write(release_html(read_release(release.read_bytes())))
+    Release.read(release).report(page)
 
 
 def judge_model(folder: Path, model: Path) -> str:

@@ -150,6 +150,8 @@ def main() -> None:
         # Whatever is left in the buffer has nowhere to go; without this the interpreter complains once more at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         _fail(f"{error.filename or 'the output'}: {(error.strerror or str(error)).lower()}")
+    except KeyboardInterrupt:
+        _fail("stopped")
     except MemoryError:
         _fail("there is not enough memory for this study")
     except Exception as error:

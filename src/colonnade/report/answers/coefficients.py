@@ -30,6 +30,8 @@ CLASSES = "Coefficients of each level's log-odds, in the data's units; they sum 
 SHOWN, SHOWN_SUMMARY, SHOWN_BARS, SHOWN_LEVELS = 16, 40, 24, 16
 """Coefficients on a terminal, in a summary and in a picture, and levels of a column in words."""
 NUMBERS = ("estimate", "low", "high")
+OTHERS = ("feature", "party", "base", "encoded", "odds_ratio")
+"""Columns of the table of coefficients beside those of classes."""
 INTERVALS = {"feature": str, "base": str, **dict.fromkeys(NUMBERS, float), "reliable": bool}
 
 
@@ -58,7 +60,8 @@ def params(public: PublicModel, units: Units | None = None) -> Listing:
     model, own_units = public.model, units or units_of(public)
     rows = {"estimate": (model.coefficients, model.intercept)}
     if model.classes:
-        rows = dict(zip(model.classes, zip(model.weights, model.constants, strict=True), strict=True))
+        keys = class_keys(model.classes)
+        rows = dict(zip(keys, zip(model.weights, model.constants, strict=True), strict=True))
     several, odds = bool(model.classes), model.task == "logistic" and not public.interactions
     # The units of a product of columns are those of none of them.
     coded = units is None and not several and (public.is_declared or bool(public.interactions))
@@ -73,8 +76,8 @@ def params(public: PublicModel, units: Units | None = None) -> Listing:
     last = {"feature": "intercept", "encoded": model.intercept}
     last |= {} if coded else {name: constant for name, (_, constant) in found.items()}
     columns = [Heading("feature", "feature"), Heading("party", "party")]
-    heads = {"estimate": "coefficient"}
-    columns += [] if coded else [Heading(heads.get(name, name), name, _signed, True) for name in found]
+    heads = dict(zip(found, model.classes or ("coefficient",), strict=True))
+    columns += [] if coded else [Heading(heads[name], name, _signed, True) for name in found]
     columns += [] if several else [Heading("as coded", "encoded", "{:+z.4f}".format, True)]
     columns += [Heading("odds ratio", "odds_ratio", "{:.6g}".format, True)] if odds else []
     columns.append(Heading("against, or range", "base"))
@@ -82,6 +85,19 @@ def params(public: PublicModel, units: Units | None = None) -> Listing:
     picture = Figure(lambda: _bars(records), "As coded: it is pulled towards zero where the noise is large.")
     told = None if public.is_declared else last
     return Listing(columns, records, fields=fields, last=told, shown=SHOWN, picture=picture if records else None)
+
+
+def class_keys(classes: Sequence[str]) -> list[str]:
+    """What a class is called beside the other columns of the table: a level may be called "base", too."""
+    taken, out = {*OTHERS, *classes}, []
+    for name in classes:
+        key = name
+        if name in OTHERS:
+            while key in taken:
+                key = f"class {key}"
+        taken.add(key)
+        out.append(key)
+    return out
 
 
 def conf_int(public: PublicModel, found: Intervals, units: Units | None = None) -> Listing:

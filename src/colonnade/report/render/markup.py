@@ -84,7 +84,8 @@ def _cell(column: Heading, record: Record, name: str) -> Markup:
     value = record.get(column.read) if isinstance(column.read, str) else None
     exact = Markup()
     if column.number and isinstance(value, (int, float)) and str(column.read).isidentifier():
-        exact = Markup(' data-{}="{}" data-value="{}"').format(column.read, name, value)
+        kind = "number" if column.read == "value" else column.read
+        exact = Markup(' data-{}="{}" data-value="{}"').format(kind, name, value)
     found = column.cell(record)
     text = Markup('<span class="none-told">{}</span>').format(found.text) if found.kind == "warn" else found.text
     return Markup("<td{}{}>{}</td>").format(_end(column), exact, text)
