@@ -404,4 +404,4 @@ def test_ctrl_c_leaves_no_traceback(run: Run, folder: Path, monkeypatch: pytest.
     )
     code = f"{loads}\nsys.meta_path.insert(0, Stop())\nimport colonnade.cli"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (130, "")
+    assert (done.returncode, done.stderr) == (1, "Stopped; nothing was spent.\n")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,7 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Schema
 from colonnade.mechanism.defects import defects_of
 from colonnade.mechanism.objective import Task
-from colonnade.mechanism.release import ReleaseRecord
+from colonnade.mechanism.release import ReleaseRecord, write_release
 from colonnade.planning.agreement import Agreement
 
 NUMBER = {"kind": "numeric", "low": -1, "high": 1}
@@ -64,3 +66,21 @@ def test_the_bound_counts_the_roundings_that_the_plan_left_out(delta: float) -> 
         assert defect.bound == pytest.approx(defect.stated + steps / (block.std[0] / np.sqrt(2)), rel=1e-9)
     assert defect.bound is not None and defect.stated < defect.bound < 1.05 * defect.stated
     assert f"epsilon {defect.bound:.6g} holds" in defect.sentence
+
+
+def test_the_studio_says_it_of_a_release_that_is_touched(tmp_path: Path) -> None:
+    pytest.importorskip("starlette")
+    from colonnade.studio.pages import Studio
+    from colonnade.studio.workspace import Workspace
+
+    for name, version in (("old", "0.1.0"), ("new", "0.2.0.dev1")):
+        own = released(version)
+        honest = replace(own, provenance={**own.provenance, "seeded": False, "simulation": False})
+        (tmp_path / f"{name}.json").write_bytes(write_release(honest))
+    studio = Studio(Workspace(tmp_path), "t")
+    listed = bytes(studio._releases(None, {}).body).decode()  # type: ignore[arg-type]
+    (defect,) = defects_of(released())
+    assert listed.count("<td>holds</td>") == 1 and listed.count(defect.sentence) == 1
+    for name, told in (("old", 1), ("new", 0)):
+        asked = SimpleNamespace(path_params={"name": f"{name}.json"}, query_params={})
+        assert bytes(studio._model(asked, {}).body).decode().count(defect.sentence) == told  # type: ignore[arg-type]
