@@ -17,7 +17,7 @@ from colonnade.foundation.key_lines import KeyPath
 from colonnade.foundation.matching import HYBRID, NONE, PSI, IdTerms, matches_ids
 from colonnade.foundation.names import ColumnRef, Names, require_name
 from colonnade.foundation.parts import local_path
-from colonnade.foundation.schema import Column, Schema, column_from, derive_columns, require_people
+from colonnade.foundation.schema import Column, Schema, column_from, derive_columns, require_party, require_people
 from colonnade.foundation.sections import Mistakes, Section, parse_toml, read_text
 from colonnade.foundation.shown import OPEN, shown
 from colonnade.mechanism.accounting import check_epsilon
@@ -220,9 +220,7 @@ class _Reader:
     def _party(self, name: str, parties: Section) -> None:
         note, at = self._mistakes, ("party", name)
         with note.at(*at):
-            require_name("a party's name", name)
-            if not name or "." in name:
-                raise SchemaError(f"a party's name must be non-empty and without a dot, got {name!r}")
+            require_party(name)
         party = columns = Section({}, f"[party.{name}]", StudyError)
         with note.at(*at):
             party = parties.table(name, party.where)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from colonnade.crypto.product import SERVER
-from colonnade.foundation.errors import LedgerError, NoDataError, PolicyError, SiteError, StudyError
+from colonnade.foundation.errors import LedgerError, NoDataError, PolicyError, ProtocolError, SiteError, StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.protocol.account import SessionAccount
 from colonnade.protocol.codes import Code
@@ -31,8 +31,9 @@ from colonnade.protocol.messages import (
 )
 from colonnade.protocol.party import PartyRole, refusal
 from colonnade.protocol.server import ServerRole
+from colonnade.protocol.tasks import Unguarded
 from colonnade.study import StudySpec
-from colonnade.transport.client import send_refusal
+from colonnade.transport.client import Client, send_refusal
 from colonnade.transport.journal import FileJournal
 from colonnade.transport.relay import Relay
 from colonnade.transport.wire import (
@@ -244,3 +245,11 @@ def test_who_enters_after_the_end_gets_the_last_word(study: StudySpec, tmp_path:
     relay.run()
     late = mail_in(parties["bank"].say(Step.HELLO, Hello(VERSION, relay.role.task.terms, False, [])))
     assert body_of(late, End) == End(Code.SITE, "town", "wait", False)
+
+
+def test_a_server_that_ends_well_and_hands_nothing_on_is_not_believed(study: StudySpec) -> None:
+    """A party was told that the release was opened, and had none."""
+    last = Envelope(b"", "", SERVER, "bank", Step.END, encode_body(End(None, "", "open", False)))
+    role = PartyRole(party_task(study, "bank", Unguarded()), Randomness())
+    with pytest.raises(ProtocolError, match="says that all went well, and has handed nothing on; nothing had been sub"):
+        Client(role, lambda data: encode(Delivery(URGENT, last.encode())), QUICK).run()

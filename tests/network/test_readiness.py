@@ -101,6 +101,8 @@ def test_a_folder_that_is_fine_has_nothing_to_say(bank: Path) -> None:
         ("policy.toml", "[total]\nepsilon = ", "[total]\nepsilon = 0.01 #", LedgerError, "may spend at most epsilon=0"),
         ("site.toml", '"ledger.sqlite"', '"/proc/l.sqlite"', LedgerError, "ledger l.sqlite cannot be used"),
         ("site.toml", "[site]", "[site]\nworkers = 0", StudyError, "workers must be at least 1, got workers=0"),
+        ("site.toml", "[site]", "[site]\nworkers = 1.5", StudyError, "workers must be a whole number, got workers=1.5"),
+        ("site.toml", '"releases"', '"s3://x"', StudyError, "files must lie on this machine, got 's3://x'"),
         ("site.toml", '"releases"', '"/proc/rel"', SiteError, "the releases of bank/site.toml cannot be written: no"),
     ],
 )

@@ -18,6 +18,7 @@ from colonnade.analysis.families import FAMILIES, Family
 from colonnade.analysis.glm import FeatureLaw
 from colonnade.analysis.model import FitOutcome, FittedModel
 from colonnade.mechanism.moments import Floats
+from colonnade.numerics.fitting import bisect
 
 BASE_RATE = "base rate"
 """The estimator of a model without features."""
@@ -93,10 +94,7 @@ class Prospect:
         """
         if self.cost(1.0)[1] <= self.reached:
             return 1.0
-        low, high = 0.0, 1.0
-        for _ in range(STEPS):
-            middle = 0.5 * (low + high)
-            low, high = (middle, high) if self.cost(middle)[1] < self.reached else (low, middle)
+        low, _ = bisect(lambda part: self.cost(part)[1] < self.reached, 0.0, 1.0, STEPS)
         scores = self.law.records @ self.weights
         spread = float(np.sqrt(np.max(self.law.weights @ scores**2, initial=0.0)))
         return max(low, min(1.0, FAINTEST / max(spread, 1e-300)))

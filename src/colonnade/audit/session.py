@@ -353,6 +353,8 @@ class _Own:
         places = Counter(_place(again) for again in made.sent)
         self.same = self.missing = 0
         self.left_out: list[str] = []
+        self._first = ""
+        """The first message that was not made again, and should have been."""
         self.broken = self._broken_commitment()
         for message in kept.of("sent"):
             place = _place(message)
@@ -368,6 +370,7 @@ class _Own:
                 lacks = f"it depends on what came, and {made.lacks} was not kept" if made.lacks else ""
                 other = "its data and seed make another" if places[place] else "its data and seed make none"
                 self.left_out.append(f"{told}: {lacks or other}")
+                self._first = self._first or self.left_out[-1]
 
     def unlike(self) -> str:
         """Why the record does not show what the party did; empty if it does."""
@@ -379,10 +382,9 @@ class _Own:
         if self._kept.of("named") and self._made.session and self._made.session != self._kept.session:
             return "its record names another session than what came in it"
         if self.missing:
-            first = next(told for told in self.left_out if not told.startswith(Step.REFUSE.value))
             count = f"{self.missing:,} of {self.same + self.missing:,} messages could not be made again"
             ended = f"; to what it keeps as having come it had to say: {self._made.error}" if self._made.error else ""
-            return f"{count}, the first a {first}{ended}"
+            return f"{count}, the first a {self._first}{ended}"
         return f"what came was not kept: {self._made.lacks}" if self._made.lacks else ""
 
     def _broken_commitment(self) -> str:
@@ -421,6 +423,8 @@ class _Held:
         self._names = {str(note["from"]) for note in (*kept.of("commitment"), *made.notes) if "from" in note}
         self._known: dict[tuple[str, Statement], _Genuine] = {}
         self._lapsed: list[str] = []
+        self._revoked = ""
+        """What a statement by a certificate that was revoked since says of the replay."""
         self.compared: list[str] = []
         self.doubts: list[str] = []
 
@@ -496,7 +500,7 @@ class _Held:
             if one.certificate not in confirmed:
                 self.doubts.append(f"{told} it is by another certificate than {self._party} signed the session by")
             elif one.revoked:
-                self._lapsed.append("its certificate was revoked since, and what it signed does not fit its replay")
+                self._revoked = "its certificate was revoked since, and what it signed does not fit its replay"
                 self.doubts.append(f"{told} its certificate was revoked since")
             else:
                 found.setdefault(one.holder, self._quote(one))
@@ -516,8 +520,8 @@ class _Held:
         """Why the replay does not show all that the party signed; empty if it does."""
         if self._lapsed and not self._confirmed():
             return f"its record dates the session when what it signed did not count: {self._lapsed[0]}"
-        if self._lapsed and self._lapsed[-1].startswith("its certificate was revoked"):
-            return self._lapsed[-1]
+        if self._revoked:
+            return self._revoked
         for one in self._known.values():
             before = one.said.stage == COINS and self._made.session
             if not before and one.said.key not in self._made.statements:

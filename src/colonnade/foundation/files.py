@@ -134,7 +134,7 @@ def _take_free_name(held: str, path: Path, data: bytes) -> Path:
                 raise
             except OSError:
                 # This file system has no links: the name is still taken only if it is free.
-                with name.open("xb") as file:
+                with name.open("xb") as file, _whole_or_gone(name):
                     file.write(data)
                     file.flush()
                     os.fsync(file.fileno())
@@ -144,6 +144,16 @@ def _take_free_name(held: str, path: Path, data: bytes) -> Path:
             continue
         return name
     raise StudyError(f"cannot write {path}: every name like it is taken")
+
+
+@contextmanager
+def _whole_or_gone(path: Path) -> Iterator[None]:
+    """A disk that fills up leaves no part of a file under its name."""
+    try:
+        yield
+    except OSError:
+        path.unlink(missing_ok=True)
+        raise
 
 
 @contextmanager

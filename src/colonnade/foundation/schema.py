@@ -53,9 +53,7 @@ class Schema:
         _require_sizes(self.parties)
         object.__setattr__(self, "parties", {party: with_indicators(own) for party, own in self.parties.items()})
         for party in self.parties:
-            require_name("a party's name", party)
-            if not party or "." in party:
-                raise SchemaError(f"a party's name must be non-empty and without a dot, got {party!r}")
+            require_party(party)
         for party, norm in self.norms.items():
             if party not in self.parties:
                 raise SchemaError(f"a norm must be declared by a party of the schema, got party {party!r}")
@@ -165,6 +163,13 @@ class Schema:
 
     def to(self) -> dict[str, dict[str, dict[str, Any]]]:
         return {party: {n: column_to(c) for n, c in columns.items()} for party, columns in self.parties.items()}
+
+
+def require_party(name: str) -> None:
+    """Raise unless it may be a party's name: before a column's it ends with the first dot."""
+    require_name("a party's name", name)
+    if not name or "." in name:
+        raise SchemaError(f"a party's name must be non-empty and without a dot, got {name!r}")
 
 
 def estimated_notes(parties: Mapping[str, Mapping[str, Column]]) -> list[str]:

@@ -169,7 +169,7 @@ class Query:
             return Errors(self.purpose)
         # A delta that means nothing is refused by the plan.
         if agreement.calibration is Calibration.PAPER or layout.has_interactions or not 0 <= agreement.delta < 1:
-            return Full(self.purpose, self.label_square, self.higher)
+            return Full(self.purpose, self.label_square, self.higher, self.evaluated)
         return self
 
     def layout(self, agreement: Agreement, draft: Layout) -> Layout:
@@ -237,7 +237,7 @@ class Auto(Full):
                 word = choose_tables(layout, terms, counted=agreement.task is Task.LOGISTIC)
             else:
                 word = choose_release(layout, rows, law, epsilon, agreement.delta)
-        return ASKED[word](self.purpose, self.label_square)
+        return ASKED[word](self.purpose, self.label_square, evaluated=self.evaluated)
 
 
 @dataclass(frozen=True)

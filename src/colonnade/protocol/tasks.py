@@ -175,6 +175,7 @@ class SessionContext:
     """Whether `bindings` will be asked for."""
 
 
+MOST_OPENED = 1 << 32  # bytes, where a kind of session says no less
 SPENDING = ("pending", "settle", "foresee", "prepare", "book", "release", "void")
 """What a party's task must say itself where a budget is spent."""
 
@@ -357,7 +358,7 @@ class PartyTask(ABC):
     @property
     def largest_opened(self) -> int:
         """No more bytes than these may be opened, once all is agreed."""
-        return 1 << 32
+        return MOST_OPENED
 
 
 class ServerTask(ABC):

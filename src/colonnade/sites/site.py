@@ -67,7 +67,7 @@ class Site:
 
     @property
     def releases(self) -> Path:
-        return self.folder / (self.content.text("releases", "releases"))
+        return self.folder / local_path(self.content.text("releases", "releases"))
 
     @property
     def scores(self) -> Path:
@@ -132,7 +132,7 @@ class Site:
 
     def open_workers(self) -> AbstractContextManager[Workers]:
         """Who does this party's block work: by default a thread for each core of its machine."""
-        count = int(self.content.number("workers", 0.0)) if "workers" in self.content else None
+        count = self.content.whole("workers") if "workers" in self.content else None
         cluster = self.content.text("cluster") if "cluster" in self.content else None
         return open_workers(count, cluster, self.content.text("device", "cpu"))
 

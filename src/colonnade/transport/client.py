@@ -165,6 +165,9 @@ class Client:
                 meaning = f"{meaning} (it is {versions()}, the server {role.server})"
             sentence = f"party {role.name} is not let in: {meaning}; {kind.unspent}"
             return StudyError(sentence) if end.code is Code.TERMS else PolicyError(sentence)
+        if end.code is None:
+            alone = role.task.alone(role.handed_in)
+            return ProtocolError(f"the server says that all went well, and has handed nothing on; {alone}")
         if role.standing:
             return ProtocolError(f"{role.reason}; {role.standing}")
         return ProtocolError(role.task.ending(end))

@@ -71,6 +71,22 @@ def test_a_release_that_is_paid_for_is_kept_whatever_has_its_name(tmp_path: Path
     assert oct(path.stat().st_mode & 0o777) == oct(0o666 & ~_mask())
 
 
+def test_a_disk_that_fills_up_leaves_no_part_of_a_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a disk has no links the file is written under its own name, which half of it would keep for good."""
+    monkeypatch.setattr(os, "link", _no_links)
+    synced = os.fsync
+
+    def fsync(handle: int) -> None:
+        if os.readlink(f"/proc/self/fd/{handle}").endswith("ab.json"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        synced(handle)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(StudyError, match="no space left on device"):
+        keep_release(tmp_path / "ab.json", RELEASE)
+    assert names(tmp_path) == []
+
+
 def _mask() -> int:
     mask = os.umask(0)
     os.umask(mask)
