@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from colonnade.consent.entries import Booking, DataSet
+from colonnade.consent.entries import Booking, DataSet, read_back
 from colonnade.consent.ledger import Ledger
 from colonnade.data.table import read_table
 from colonnade.foundation.errors import (
@@ -205,8 +205,18 @@ def test_a_release_with_wrong_content_under_a_right_digest(change: Any) -> None:
 def test_a_booking_of_other_types() -> None:
     data = {"name": "d", "digest": ["e"]}
     content = {"session": "a", "party": "p", "study": "s", "plan": "q", "data": data, "charge": {}, "record_epsilon": 1}
-    with pytest.raises(LedgerError, match="must be texts"):
-        Booking.of(content)
+    charge = {"epsilon": 1.0, "delta": 0.0, "rho": None}
+    whole = content | {"data": data | {"digest": "e"}, "charge": charge}
+    for altered, told in (
+        (content, "cannot be read: Expected `str`, got `array`"),
+        (content | {"data": data | {"digest": "e"}}, "cannot be read: Object missing required field `epsilon`"),
+        (whole | {"bits_told": -1}, "`int` >= 0"),
+        (whole | {"bits_told": True}, "Expected `int`, got `bool`"),
+        (whole | {"charge": charge | {"theta": 1.0}}, "must say what is known here, and says more"),
+    ):
+        with pytest.raises(LedgerError, match=told):
+            read_back(altered, Booking)
+    assert read_back({**whole, "kind": "booked", "time": "now"}, Booking).to() == whole
 
 
 # --- headers that claim more than there is

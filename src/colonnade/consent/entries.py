@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any, TypeVar
+
+import msgspec
 
 from colonnade.foundation.errors import LedgerError
 from colonnade.foundation.parts import DataSet as DataSet
@@ -35,46 +37,17 @@ class Booking:
     charge: Charge
     record_epsilon: float
     """The epsilon of the whole record, for information."""
-    bits_told: int = 0
+    bits_told: Annotated[int, msgspec.Meta(ge=0)] = 0
     """What partners that do not follow the protocol could be told of its records; earlier entries have none."""
 
     def to(self) -> dict[str, Any]:
-        content = {
-            "session": self.session,
-            "party": self.party,
-            "study": self.study,
-            "plan": self.plan,
-            "data": {"name": self.data.name, "digest": self.data.digest},
-            "charge": _charge_to(self.charge),
-            "record_epsilon": self.record_epsilon,
-        }
-        return content | ({"bits_told": self.bits_told} if self.bits_told else {})
-
-    @classmethod
-    def of(cls, content: Mapping[str, Any]) -> Booking:
-        """Read back what `to` wrote."""
-        texts = (*(content[key] for key in ("session", "party", "study", "plan")), *content["data"].values())
-        if not all(isinstance(text, str) for text in texts):
-            raise LedgerError("a booking's names and digests must be texts, got another type")
-        bits = content.get("bits_told", 0)
-        if type(bits) is not int or bits < 0:
-            raise LedgerError("a booking's bits_told must be a whole number, got another")
-        return cls(
-            content["session"],
-            content["party"],
-            content["study"],
-            content["plan"],
-            DataSet(**content["data"]),
-            Charge(**content["charge"]),
-            content["record_epsilon"],
-            bits,
-        )
-
-
-def _charge_to(charge: Charge) -> dict[str, Any]:
-    """Entries of 0.1.0 have no `zcdp`, nor have those that need none."""
-    content = {"epsilon": charge.epsilon, "delta": charge.delta, "rho": charge.rho}
-    return content if charge.zcdp is None else {**content, "zcdp": charge.zcdp}
+        """As a line has it; entries of 0.1.0 have neither `zcdp` nor `bits_told`, nor have those that need none."""
+        content: dict[str, Any] = msgspec.to_builtins(self)
+        if self.charge.zcdp is None:
+            content["charge"].pop("zcdp", None)
+        if not self.bits_told:
+            content.pop("bits_told", None)
+        return content
 
 
 @dataclass(frozen=True)
@@ -114,24 +87,22 @@ class Alignment:
     data: DataSet
 
     def to(self) -> dict[str, Any]:
-        return {
-            "session": self.session,
-            "party": self.party,
-            "study": self.study,
-            "partners": list(self.partners),
-            "data": {"name": self.data.name, "digest": self.data.digest},
-        }
+        content: dict[str, Any] = msgspec.to_builtins(self)
+        return content | {"partners": list(self.partners)}
 
-    @classmethod
-    def of(cls, content: Mapping[str, Any]) -> Alignment:
-        """Read back what `to` wrote."""
-        texts = (*(content[key] for key in ("session", "party", "study")), *content["partners"])
-        if not isinstance(content["partners"], list) or not all(
-            isinstance(text, str) for text in (*texts, *content["data"].values())
-        ):
-            raise LedgerError("an alignment's names and digests must be texts, got another type")
-        partners = tuple(content["partners"])
-        return cls(content["session"], content["party"], content["study"], partners, DataSet(**content["data"]))
+
+T = TypeVar("T", Booking, Alignment)
+
+
+def read_back(content: Mapping[str, Any], kind: type[T]) -> T:
+    """What `to` wrote, in a line of a ledger."""
+    try:
+        made = msgspec.convert(content, kind)
+    except msgspec.ValidationError as error:
+        raise LedgerError(f"a ledger's {kind.__name__.lower()} cannot be read: {error}") from None
+    if any(content[key] != value for key, value in made.to().items()):
+        raise LedgerError(f"a ledger's {kind.__name__.lower()} must say what is known here, and says more")
+    return made
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,18 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from colonnade.consent.entries import Account, Alignment, Booking, DataSet, Entry, EntryKind, Line, Note, content_of
+from colonnade.consent.entries import (
+    Account,
+    Alignment,
+    Booking,
+    DataSet,
+    Entry,
+    EntryKind,
+    Line,
+    Note,
+    content_of,
+    read_back,
+)
 from colonnade.foundation.canonical import canonical_json
 from colonnade.foundation.errors import ColonnadeError, LedgerError, PolicyError
 from colonnade.mechanism.composition import Cap, Charge, Rule, Spent, require_room, total
@@ -356,11 +367,11 @@ def _line(number: int, content: Mapping[str, Any], digest: str) -> Line:
     rule = None if cap["rule"] is None else Rule(cap["rule"])
     limit, software = Cap(cap["epsilon"], cap["delta"], rule), str(content.get("colonnade", ""))
     if kind is EntryKind.ALIGNED:
-        return Note(number, content["time"], Alignment.of(content), limit, digest, software)
+        return Note(number, content["time"], read_back(content, Alignment), limit, digest, software)
     if kind is EntryKind.FAILED:
-        attempt, reason = Alignment.of(content), str(content["reason"])
+        attempt, reason = read_back(content, Alignment), str(content["reason"])
         return Note(number, content["time"], attempt, limit, digest, software, kind, reason)
-    return Entry(number, kind, content["time"], Booking.of(content), limit, content["reason"], digest, software)
+    return Entry(number, kind, content["time"], read_back(content, Booking), limit, content["reason"], digest, software)
 
 
 def _bookings(lines: Sequence[Line]) -> list[Entry]:

@@ -496,5 +496,5 @@ def _planned(agreement: Agreement, rows: int, identity: bytes, promised: bool, p
 
 
 def _terms(agreement: Agreement, rows: int) -> Terms:
-    own = agreement.task, agreement.calibration, agreement.delta, agreement.collusion
-    return Terms(*own, rows=rows, purpose=agreement.query.purpose)
+    terms = Terms(agreement.task, agreement.calibration, agreement.delta, agreement.collusion, rows=rows)
+    return replace(terms, purpose=agreement.query.purpose)
