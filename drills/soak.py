@@ -351,6 +351,7 @@ def page(run: Soak, rows: dict[str, str], asked: int, seconds: float) -> str:
         f"| sessions opened | {run.opened} |",
         f"| sessions that had to be refused, and were | {run.refused} |",
         f"| whole run | {seconds / 60:.1f} minutes |",
+        f"| load of the machine at the end, and its processors | {os.getloadavg()[0]:.0f}, {os.cpu_count()} |",
         f"| one session, median and longest | {spent[len(spent) // 2]:.1f} s, {spent[-1]:.1f} s |",
         *(
             f"| memory of {name}, {count} sessions in one process: third and last | {early >> 20} MB, {late >> 20} MB |"
