@@ -12,8 +12,7 @@ from colonnade.crypto.backends import BACKENDS
 from colonnade.data.sources import DataSource, FileSource, Source, read_address
 from colonnade.data.written import PLAIN, Written, written_from
 from colonnade.foundation.columns import DROP, Aggregate
-from colonnade.foundation.errors import PrivacyError, SchemaError, StudyError
-from colonnade.foundation.key_lines import KeyPath
+from colonnade.foundation.errors import KeyPath, PrivacyError, SchemaError, StudyError
 from colonnade.foundation.matching import HYBRID, NONE, PSI, IdTerms, matches_ids
 from colonnade.foundation.names import ColumnRef, Names, require_name
 from colonnade.foundation.parts import local_path

@@ -30,7 +30,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Self
 
-from colonnade.foundation.key_lines import KeyPath
+KeyPath = tuple[str | int, ...]
+"""Keys from the top; a number is a place in a list of tables."""
 
 
 class ColonnadeError(Exception):

@@ -7,8 +7,8 @@ import tomllib
 from bisect import bisect_left
 from collections.abc import Sequence
 
-KeyPath = tuple[str | int, ...]
-"""Keys from the top; a number is a place in a list of tables."""
+from colonnade.foundation.errors import KeyPath
+
 _BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 _SPACE = re.compile(r"[ \t]*")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from colonnade.foundation.errors import ColonnadeError, MistakesError
-from colonnade.foundation.key_lines import KeyPath, key_lines, line_of
+from colonnade.foundation.errors import ColonnadeError, KeyPath, MistakesError
 from colonnade.foundation.names import LONGEST_TEXT, require_name
 from colonnade.foundation.shown import shown
 
@@ -94,6 +93,9 @@ class Mistakes:
         """Raise what was noted, in the order of the lines of the file `name` with this text."""
         if not self.found:
             return
+        # Nobody else needs lines: a party's job reads files that were checked.
+        from colonnade.foundation.key_lines import key_lines, line_of
+
         lines = key_lines(text)
         found = ((line_of(lines, path) or 0, path, error) for path, error in self.found)
         placed = sorted(found, key=lambda item: item[0])

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Any
 
-from colonnade.foundation.errors import StudyError
-from colonnade.foundation.key_lines import KeyPath
+from colonnade.foundation.errors import KeyPath, StudyError
 from colonnade.foundation.schema import KINDS, MOST_PARTIES
 from colonnade.foundation.sections import require_shallow
 from colonnade.foundation.shown import OPEN, number_of
