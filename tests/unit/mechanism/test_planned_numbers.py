@@ -75,6 +75,15 @@ def test_slack_of_squares_in_both_norms(delta: float, own: str) -> None:
     assert found == pytest.approx(rate * together / 49, rel=1e-9)
 
 
+def test_a_session_pays_for_its_rounded_squares() -> None:
+    """x^2 moves by 1, and by 5/4 of a step of 1/B^2; scales are rounded up to 24 bits."""
+    session = alone()
+    (item,) = [i for i in session.plan.blocks if i.block.factors.tolist() == [[1, 1]]]
+    known = 1 + 1.25 / session.grid.bound**2
+    assert session.plan.bound == session.grid.bound
+    assert known <= float(item.sensitivity) <= known * (1 + 2.0**-22)
+
+
 def test_norms_are_counted_as_they_are_after_rounding_on_the_sessions_grid() -> None:
     """Norm 1/2 of 4 numbers on a grid of 7: beside it (6 · 3.5 + 4/4 + 1.5 · 2) / (2 · 3.5 · 7) = 25/49."""
     parts = [*[("A", Encoding.SIGNED, 1, Role.FEATURE)] * 4, ("A", Encoding.SIMPLEX, 3, Role.FEATURE)]
