@@ -260,6 +260,8 @@ def test_needs_of_products_of_three_owners() -> None:
     assert weights.max() > 2 * weights.min()
     known = sqrt(2) * float(item.scale) * grid.bound**3 / weights.max()
     assert chain.owners == 3 and chain.noise_std == pytest.approx(known, rel=1e-9)
+    # In the last step each sends 2048 words of a key, or of a sum, at least.
+    assert all(sent > 8 * session.length + 2048 * 4 for sent in session.sent.values())
 
 
 def near(found: float, known: float) -> bool:
