@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from colonnade.crypto.alignment.kernels import AlignmentKernels
 from colonnade.crypto.ranges.commitments import BitChecker
 from colonnade.crypto.ranges.party import (
     ANSWER,
@@ -124,12 +125,17 @@ def test_under_one_plan_the_release_is_the_same_with_and_without_proofs() -> Non
         assert (one.values == other.values).all()
 
 
-def test_compiled_loops_say_the_same() -> None:
+def test_compiled_loops_say_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("numba", reason="the extra fast is not installed")
+    from colonnade.crypto.alignment.compiled_kernels import CompiledAlignmentKernels
     from colonnade.crypto.lattice.compiled import CompiledParty
 
     said = []
-    for kinds in ({}, dict.fromkeys(("p0", "p1"), proven_kind(CompiledParty))):
+    for kernels, kinds in (
+        (AlignmentKernels, {}),
+        (CompiledAlignmentKernels, dict.fromkeys(("p0", "p1"), proven_kind(CompiledParty))),
+    ):
+        monkeypatch.setattr("colonnade.crypto.ranges.party.best_kernels", lambda ids, kernels=kernels: kernels())
         session = proven_session(kinds)
         session.run()
         said.append(session.seen)

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any, ClassVar, TypeVar
 
 from colonnade.crypto.alignment.curve25519 import POINT_BYTES
-from colonnade.crypto.alignment.kernels import AlignmentKernels
+from colonnade.crypto.alignment.kernels import best_kernels
 from colonnade.crypto.chains.transfer import matrix_bytes
 from colonnade.crypto.frames import check_round
 from colonnade.crypto.lattice.frames import ParcelPlace, parcel_places
@@ -67,6 +67,9 @@ HOLDS = "proofs hold"
 """Has no parcels: who is done with it has found all proofs right, and nobody is asked to hand in before."""
 ROUNDS = (KEY, CHOICES, BITS, CORRECTIONS, SEAL, MULTIPLY, CHALLENGE, PROMISE, OPENING, ANSWER, HOLDS)
 
+BITS_AN_ID = 32
+"""Committed bits on which compiled loops save as much as on an id of an alignment: loading them takes a second or two,
+and each bit saves 0.2 microseconds."""
 NOTHING = bytes(DIGEST_BYTES)
 """Stands for the digest of words that a party does not send."""
 Pair = tuple[int, int]
@@ -148,9 +151,10 @@ class ProvenParty(PartyProduct):
         self._spec, self._me, self._name = spec, me, spec.parties[me]
         self._product = self.inner(spec, me, columns, noise, randomness)
         self._product.heard = self._hear
-        self._kernels = AlignmentKernels()
         self._ring: Kernels = self.inner.kernels() if self.inner.on_host else NumpyKernels()
         self._statements = statements_of(spec)
+        committed = sum(s.committed for pair, s in self._statements.items() if me in pair)
+        self._kernels = best_kernels(committed // BITS_AN_ID)
         self._proving: dict[int, Any] = {}  # The step of each proof, by the partner to whom it is made.
         self._checking: dict[int, Any] = {}  # The same by the partner who makes it.
         self._witnesses: dict[bool, LatticeWitness] = {}
