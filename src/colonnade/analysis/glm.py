@@ -18,6 +18,8 @@ from colonnade.analysis.families import Family
 from colonnade.mechanism.moments import Floats
 
 ITERATIONS = 1000
+STARTS, SETTLED = 5, 1e-6
+"""So often the optimiser is started where it stopped, unless all equations are met up to so much."""
 EXACT = 0.1
 """A fit has converged where it is the exact one of products that differ by less than this share of their own error."""
 
@@ -103,12 +105,18 @@ def fit_moments(
     start = np.vstack([*first, family.constant(means)[None, :]])
     bounds = [(0.0, None)] * ((rows - 1) * outputs) + [(None, None)] * outputs if sparse else None
     options = {"maxiter": ITERATIONS, "maxfun": 2 * ITERATIONS, "gtol": 1e-7, "ftol": 1e-16, "maxcor": 20}
-    found = minimize(objective, start.ravel(), jac=True, method="L-BFGS-B", bounds=bounds, options=options)
-    parts = np.asarray(found.x, dtype=np.float64).reshape(rows, outputs)
-    w = parts[:features] - parts[features : 2 * features] if sparse else parts[:features]
-    _, slope, last = smooth(w, parts[-1])
-    # Whether it is good enough the equations themselves say: at rounding an optimiser stops without calling it success.
-    left = np.where(w == 0.0, np.maximum(np.abs(slope) - absolute, 0.0), np.abs(slope + np.sign(w) * absolute))
-    left = np.vstack([left * spread[:, None], np.abs(last)])
+    flat = start.ravel()
+    for _ in range(STARTS):
+        found = minimize(objective, flat, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+        flat = np.asarray(found.x, dtype=np.float64)
+        parts = flat.reshape(rows, outputs)
+        w = parts[:features] - parts[features : 2 * features] if sparse else parts[:features]
+        _, slope, last = smooth(w, parts[-1])
+        # Whether it is good enough the equations say: at rounding an optimiser stops without calling it success, and
+        # along a bound it may stop before, and go on from there when it is started again.
+        left = np.where(w == 0.0, np.maximum(np.abs(slope) - absolute, 0.0), np.abs(slope + np.sign(w) * absolute))
+        left = np.vstack([left * spread[:, None], np.abs(last)])
+        if not left.max() > SETTLED or found.nit >= ITERATIONS:
+            break
     left = np.where(np.isfinite(left), left, np.inf)
     return MomentFit(w / spread[:, None], parts[-1], left, "" if found.success else str(found.message))

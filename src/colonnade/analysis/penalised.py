@@ -404,7 +404,9 @@ def _penalty(known: _Known, question: Question) -> Penalty:
     elif question.penalty != "ridge":
         # Noise, and sampling of what the columns leave of the label; products that were shrunk have less of both.
         error = known.error(SAMPLED**2 * known.left)
-        kept = (known.shrunk * known.right / error).sum(axis=0) / (known.right**2 / error).sum(axis=0)
+        told = (known.right**2 / error).sum(axis=0)
+        # A class that the release says nothing of, as one without a record, has no products to keep a part of.
+        kept = (known.shrunk * known.right / error).sum(axis=0) / np.where(told > 0, told, 1.0)
         strength = SPARSE * np.sqrt((np.clip(kept, 0.0, 1.0) ** 2 * error).mean(axis=1))
     if question.penalty == "ridge":
         return Penalty(np.zeros(size), squared + strength)

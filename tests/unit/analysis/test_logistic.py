@@ -11,6 +11,8 @@ from scipy.special import expit, logit
 from sklearn.linear_model import LogisticRegression
 
 from colonnade.analysis import logistic
+from colonnade.analysis.families import BERNOULLI
+from colonnade.analysis.glm import FeatureLaw, Penalty, Prior, fit_moments
 from colonnade.analysis.logistic import SHAPES, WIDEST, cautious, discriminant, log_odds
 from colonnade.analysis.posterior import Fit, NoisyEquations, posterior
 
@@ -174,3 +176,24 @@ def test_log_odds_that_are_clear_are_kept_whole(monkeypatch: pytest.MonkeyPatch)
     found = fitted(records, target, 0.002)
     monkeypatch.setattr(logistic, "_believed", lambda *_: (1.0, 0.0))
     assert fitted(records, target, 0.002).fit.weights == pytest.approx(found.fit.weights, rel=1e-12)
+
+
+def test_a_sparse_fit_goes_on_where_the_optimiser_stops_before_its_equations_are_met() -> None:
+    """Along the bound of a weight it stops at 1e-4, and calls that converged."""
+    rng = np.random.default_rng(40)
+    x = rng.integers(0, 2, (2000, 5)).astype(float)
+    x[:, 0] = rng.uniform(-1, 1, 2000)
+    x -= x.mean(axis=0)
+    truth = 6.0 * rng.standard_normal((5, 1))
+    chance, even = expit(x @ truth), np.full(2000, 1 / 2000)
+    right = x.T @ (chance - chance.mean()) / 2000
+    penalty, pull = Penalty(np.full(5, 1e-5), np.full(5, 1e-5)), Prior(np.eye(5), np.array([1e-7]), truth * 0.3)
+    pull = replace(pull, centre=np.clip(pull.centre, -2, 2))
+    law = FeatureLaw(x, even, np.zeros((5, 5)))
+    found = fit_moments(law, right, chance.mean(axis=0), BERNOULLI, penalty, pull)
+    # The conditions of the minimum, written out: the slope is the penalty's where a weight is not 0.
+    fitted = expit(x @ found.weights + found.constants)
+    slope = x.T @ (fitted - chance) / 2000 + 1e-5 * found.weights + 1e-7 * (found.weights - pull.centre)
+    kept = found.weights != 0
+    assert np.abs(slope + 1e-5 * np.sign(found.weights))[kept].max() < 1e-6
+    assert np.abs(slope)[~kept].max(initial=0.0) < 1.1e-5
