@@ -210,6 +210,40 @@ def test_a_fit_that_does_not_converge_falls_back_by_name(monkeypatch: pytest.Mon
     assert loss(model, new) == pytest.approx(entropy(new), abs=0.01)
 
 
+# A class of which there is no record, and a label of two classes ------------------------------------------------------
+@pytest.mark.parametrize("penalty", ["ridge", "lasso", "elastic-net"])
+def test_classes_without_a_record_leave_the_others_their_model(penalty: str) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, 4000)
+    y = (rng.random(4000) < 1 / (1 + np.exp(-4 * x))).astype(int).astype(str)
+    frame = pl.DataFrame({"x": x, "z": rng.integers(0, 2, 4000).astype(str), "y": y})
+    levels = {"kind": "categorical", "levels": [str(k) for k in range(6)]}
+    kinds = {"x": {"kind": "numeric", "low": -1, "high": 1}, "z": YES, "y": levels}
+    model, said = solved(released(frame[:150], kinds, epsilon=20, release="full"), penalty=penalty)
+    assert not said and model.outcome is not None and model.outcome.converged
+    # The shares' is .693, that of the slope of 4 .50.
+    assert loss(model, frame[150:]) < 0.6
+
+
+@pytest.mark.parametrize("asked", [{}, {"ridge": 0.01}, {"penalty": "lasso"}, {"given": "z=1"}, {"label": "z"}])
+def test_two_classes_are_a_yes_or_no(asked: dict[str, Any], run: Run, tmp_path: Path) -> None:
+    release, _ = rare()
+    several, one = (solved(release, task=task, **asked)[0] for task in ("multinomial", "logistic"))
+    assert several.classes == ("0", "1") and several.task == "multinomial"
+    rows = np.array(several.public.model.weights)
+    assert np.array_equal(rows[1] - rows[0], one.public.model.weights[0])
+    assert np.diff(several.public.model.constants)[0] == pytest.approx(one.public.model.intercept, abs=0)
+    frame = pl.DataFrame({"z": ["0", "1", "1"], "x": [-1.0, 0.0, 2.0], "y": ["0", "1", "0"]})
+    assert np.allclose(several.predict_proba(frame), one.predict_proba(frame), rtol=1e-12)
+    assert several.outcome is not None and one.outcome is not None
+    assert several.outcome.asked == {**one.outcome.asked, "task": "multinomial"}
+    assert several.outcome.estimator == one.outcome.estimator
+    release.save(tmp_path / "release.json")
+    flags = [text for key, value in asked.items() for text in (f"--{key}", str(value))]
+    told = run("solve", tmp_path / "release.json", *flags, "--task", "multinomial", "--json").json
+    assert told["classes"]["1"]["intercept"] == several.public.model.constants[1]
+
+
 # More than 300 coordinates and a rare class ---------------------------------------------------------------------------
 def test_many_bins_and_a_rare_class_are_not_too_sure() -> None:
     rng, n, d = np.random.default_rng(4), 4650, 85

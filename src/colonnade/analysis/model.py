@@ -87,6 +87,23 @@ class FittedModel:
         return replace(self, features=names, weights=rows, constants=moved)
 
     @property
+    def is_number(self) -> bool:
+        """Whether it predicts the label itself, in its own units."""
+        return self.task == "linear"
+
+    @property
+    def is_log_odds(self) -> bool:
+        """Whether its scores are log-odds of a yes or no."""
+        return self.task == "logistic"
+
+    def with_classes(self, classes: tuple[str, ...], task: str) -> FittedModel:
+        """The same log-odds of a yes or no, as scores of its two classes that sum to 0."""
+        halves = tuple(tuple(sign * w for w in self.weights[0]) for sign in (-0.5, 0.5))
+        constants = (-0.5 * self.constants[0], 0.5 * self.constants[0])
+        asked = self.outcome and replace(self.outcome, asked={**self.outcome.asked, "task": task})
+        return replace(self, task=task, weights=halves, constants=constants, classes=classes, outcome=asked)
+
+    @property
     def is_declared(self) -> bool:
         """Whether these are the parameters of a declared objective."""
         return self.task == DECLARED

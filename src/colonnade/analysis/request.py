@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from colonnade.analysis.cautions import attribute_of, constant_columns, faint_means, tied_attributes
-from colonnade.analysis.denoise import denoise
+from colonnade.analysis.denoise import denoise, holds_indicators
+from colonnade.analysis.families import BERNOULLI, CATEGORIES
 from colonnade.analysis.fit import fit, path
 from colonnade.analysis.intervals import Intervals, intervals
 from colonnade.analysis.model import DECLARED, FittedModel
@@ -68,7 +69,23 @@ class ModelRequest:
     def _question(self) -> Question:
         """What is asked, before features that must not be used are left out."""
         names = (self.features, self.given, self.method, self.numbers, self.seed)
-        return Question(self.label, self.fitting_task, self.penalty, None, *names)
+        task = BERNOULLI.task if self._two_classes else self.fitting_task
+        return Question(self.label, task, self.penalty, None, *names)
+
+    @cached_property
+    def _two_classes(self) -> tuple[str, ...]:
+        """The levels of a label that has two, where a model of classes was asked for: it is that of a yes or no."""
+        if self.fitting_task != CATEGORIES.task:
+            return ()
+        layout = self.release.layout
+        found = (layout.label, None) if self.label is None else layout.find(self.label)
+        if found is None or found[1] is not None or not holds_indicators(self._held.moments, found[0]):
+            return ()
+        levels = layout.attributes[found[0]].levels
+        return levels if len(levels) == 2 else ()
+
+    def _as_asked(self, model: FittedModel) -> FittedModel:
+        return model.with_classes(self._two_classes, CATEGORIES.task) if self._two_classes else model
 
     @cached_property
     def question(self) -> Question:
@@ -135,7 +152,7 @@ class ModelRequest:
 
     def model(self, strength: float | None) -> FittedModel:
         """The model with this strength of the penalty; None: chosen from the noise."""
-        return fit(self._held, replace(self.question, strength=strength))
+        return self._as_asked(fit(self._held, replace(self.question, strength=strength)))
 
     @cached_property
     def _cut_numbers(self) -> dict[int, Column]:
@@ -144,7 +161,7 @@ class ModelRequest:
 
     def intervals(self, level: float = 0.95) -> Intervals | None:
         """How sure the coefficients are; None for models that have no intervals."""
-        if not self.from_moments or self._cut_numbers:
+        if not self.from_moments or self._cut_numbers or self._two_classes:
             return None
         task = Task(self.fitting_task)
         return intervals(self._held.moments, task, features=self.usable, label=self.label, level=level)
@@ -152,7 +169,7 @@ class ModelRequest:
     def certainty(self) -> Intervals:
         """The same; where a model has no intervals, the reason."""
         reason = "they are made of the moments alone, for linear and logistic models of all records with a ridge"
-        if self.from_moments:
+        if self.from_moments and not self._two_classes:
             reason = BINS_ONLY
         return self.intervals() or Intervals(0.95, "coefficient", (), (), False, reason)
 
@@ -160,4 +177,5 @@ class ModelRequest:
         """One model for each of several strengths of the penalty."""
         if self._held.declared:
             return [self.model(None)]
-        return path(self._held, self.question, PATH_RIDGES if self.from_moments else PATH_PENALTIES)
+        strengths = PATH_RIDGES if self.from_moments else PATH_PENALTIES
+        return [self._as_asked(model) for model in path(self._held, self.question, strengths)]

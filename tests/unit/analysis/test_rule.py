@@ -37,7 +37,7 @@ OWN = {
 ASKED: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("logistic", {"penalty": "lasso"}, "penalised"),
     ("logistic", {"penalty": "elastic-net", "strength": 0.01}, "penalised"),
-    ("logistic", {"task": "multinomial"}, "penalised"),
+    ("logistic", {"task": "multinomial"}, "log-odds"),
     ("logistic", {"label": "c"}, "penalised"),
     ("logistic", {"label": "c=g", "task": "logistic"}, "log-odds"),
     ("logistic", {"label": "x", "task": "linear"}, "linear"),
