@@ -86,7 +86,7 @@ class Evaluation:
     @property
     def opens_counts(self) -> bool:
         """Whether counts are opened, and not sums."""
-        return self.task is Task.LOGISTIC and len(self.parts) <= 2
+        return self.task.of_yes_or_no and len(self.parts) <= 2
 
     def needs(self, party: str) -> dict[str, Column]:
         """The columns that a party's file must have."""
@@ -108,7 +108,7 @@ class Evaluation:
         column = self.public.schema.columns[ref]
         values = column.encode(read_rows(raw.values[ref.column], 0, raw.rows))
         score = score + self.public.model.intercept
-        if self.task is Task.LINEAR:
+        if self.task.of_number:
             # Parts of the error have one sign, so that they add up to it.
             error, about = part.centred(score - values[None]), self.label.centred(values[None])
             return table_from(party, pl.DataFrame({_error(party): error, _about(party): about}), columns, raw.ids)
@@ -125,12 +125,12 @@ class Evaluation:
     @property
     def asked(self) -> tuple[str, ...]:
         """The names of what is measured, where noise does not drown it."""
-        return ("rmse", "r_squared") if self.task is Task.LINEAR else ("accuracy", "auc", "log_loss", "brier")
+        return ("rmse", "r_squared") if self.task.of_number else ("accuracy", "auc", "log_loss", "brier")
 
     def warnings(self, session: SessionPlan) -> list[str]:
         """What to consider before anything is spent."""
         refusing = proof_warnings(session) + refusing_columns({party: self.needs(party) for party in self.parts})
-        if self.task is Task.LOGISTIC and not self.opens_counts:
+        if self.task.of_yes_or_no and not self.opens_counts:
             return [
                 *refusing,
                 "with three parties and more sums of scores are opened: they bound log-loss and Brier score, and most "
@@ -149,7 +149,7 @@ class Evaluation:
         if self.opens_counts:
             cells = 2 * np.prod([len(part.cuts(self.bins)) + 1 for part in self.parts.values()])
             return {"accuracy": max(stds) * sqrt(cells) / 2 / session.rows}
-        if self.task is Task.LINEAR:
+        if self.task.of_number:
             scale = sum(part.reach for part in self.parts.values()) ** 2
             return {"r_squared": scale * max(stds) / session.rows / self.label.spread**2}
         return {}
@@ -161,7 +161,7 @@ class Evaluation:
                 "the release is not of this evaluation: its model, columns or terms are others; one that was made with "
                 "the release of the model needs that release again"
             )
-        if self.task is Task.LINEAR:
+        if self.task.of_number:
             low, high = self.public.label[1].require_bounds()
             errors, about = self._errors(release), self._about(release)
             return Measured(release.n, error_measures(release.n, errors, about, (high - low) / 2, self.label.spread**2))
@@ -242,7 +242,7 @@ def evaluate_by(
     task = Task(public.model.task)
     estimate = _estimate(public, release)
     parts = {party: _part(public, party, holder, estimate) for party in parties}
-    if task is Task.LINEAR:
+    if task.of_number:
         parts = _balanced(parts, holder)
     spends = terms.budget.epsilon if epsilon is None else epsilon
     if spends is None:
@@ -259,9 +259,9 @@ def evaluate_by(
         raise StudyError(f"a score is cut into 2 to {MOST} bins, got {cut}")
     columns = {party: _columns(party, part, holder, task, len(parties), cut) for party, part in parts.items()}
     about = _label_part(public, estimate)
-    if task is Task.LINEAR:
+    if task.of_number:
         columns[holder][_about(holder)] = Numeric(-about.reach, about.reach)
-    label = ColumnRef(holder, (_error if task is Task.LINEAR else _outcome)(holder))
+    label = ColumnRef(holder, (_error if task.of_number else _outcome)(holder))
     needs = public.needs()
     used = {party: tuple(needs.get(party, {})) for party in parties}
     used[holder] = (*used[holder], labelled)
@@ -299,7 +299,7 @@ def terms_of(terms: Mapping[str, Any]) -> dict[str, Any]:
 
 def _require_model(public: PublicModel, declared: Schema) -> None:
     name, column, level = public.label
-    if public.model.classes or public.model.task not in (Task.LINEAR.value, Task.LOGISTIC.value):
+    if not (public.model.is_number or public.model.is_log_odds):
         raise StudyError(
             f"the model of {public.model.label} has several classes or is of counts: an evaluation is of a linear "
             "model, or of one level, such as solve --label COLUMN=LEVEL"
@@ -309,9 +309,9 @@ def _require_model(public: PublicModel, declared: Schema) -> None:
             f"the model of {public.model.label} has interactions, such as {next(iter(public.interactions))}: an "
             "evaluation adds up what each party's own columns give; products within a party can be derived columns"
         )
-    if public.model.task == Task.LINEAR.value and (column.has_levels or column.bounds is None):
+    if public.model.is_number and (column.has_levels or column.bounds is None):
         raise StudyError(f"a linear model is evaluated where its label is a number without bins, got column {name}")
-    if public.model.task == Task.LOGISTIC.value and level is None:
+    if public.model.is_log_odds and level is None:
         raise StudyError(f"a logistic model is evaluated where its label is one level, got column {name}")
     for party, columns in {**public.needs()}.items():
         for other, kind in columns.items():
@@ -350,7 +350,7 @@ def _part(public: PublicModel, party: str, holder: str, estimate: Estimate | Non
             scores = None if own[0] else scores
             spread += own[0] ** 2 / 3
             low, high = low - abs(own[0]), high + abs(own[0])
-    error = public.model.task == Task.LINEAR.value and party == holder
+    error = public.model.is_number and party == holder
     if error:
         spread += 1 / 3
         low, high = low - 1.0 + public.model.intercept, high + 1.0 + public.model.intercept
@@ -427,7 +427,7 @@ def _bins(rows: int, epsilon: float, delta: float, parties: int) -> int:
 
 def _columns(party: str, part: Part, holder: str, task: Task, parties: int, bins: int) -> dict[str, Column]:
     number = Numeric(-part.reach, part.reach)
-    if task is Task.LINEAR:
+    if task.of_number:
         return {(_error if party == holder else _score)(party): number}
     if parties > 2:
         return ({_outcome(party): Binary(OUTCOMES)} if party == holder else {}) | {_score(party): number}

@@ -20,7 +20,6 @@ from colonnade.foundation.matching import AS_THEY_ARE, IdTerms
 from colonnade.foundation.names import ColumnRef, Coordinate, plain_cell, require_texts
 from colonnade.foundation.schema import Column, Schema, column_to
 from colonnade.mechanism.moments import Floats, Layout
-from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import ReleaseRecord, digest, read_sealed, write_sealed
 from colonnade.planning.prediction import Prediction
 
@@ -63,7 +62,7 @@ class PublicModel:
     @property
     def is_declared(self) -> bool:
         """Whether these are the parameters of a declared objective, which is no function of a record."""
-        return self.model.task == Task.POLYNOMIAL.value
+        return self.model.is_declared
 
     @cached_property
     def factors(self) -> dict[str, tuple[Coordinate, ...]]:
@@ -127,7 +126,7 @@ def publish(release: ReleaseRecord, model: FittedModel, notes: Sequence[str] = (
     """A model of a release, with the release's public facts, and notes on its columns."""
     agreement = release.agreement
     named = Counter(release.layout.names)
-    for feature in model.features if model.task != Task.POLYNOMIAL.value else ():
+    for feature in () if model.is_declared else model.features:
         if named[feature] > 1:
             # What a record has of it could not be told: this says between what.
             release.layout.find(feature)
@@ -141,7 +140,7 @@ def publish(release: ReleaseRecord, model: FittedModel, notes: Sequence[str] = (
         tuple(notes),
     )
     name, _, level = public.label
-    if model.task == Task.LOGISTIC.value and level is None:
+    if model.is_log_odds and level is None:
         raise StudyError(f"the label of a logistic regression must be binary or a level, got column {name}")
     return public
 
@@ -463,7 +462,7 @@ def scored_classes(public: PublicModel) -> tuple[str, ...]:
     """The levels that a model gives chances to, the positive one last of two; none where it predicts a number."""
     if public.model.classes:
         return public.model.classes
-    if public.model.task != Task.LOGISTIC.value:
+    if not public.model.is_log_odds:
         return ()
     name, column, level = public.label
     return (column.base(name) if level == column.positive else f"not {level}"), str(level)
@@ -476,7 +475,7 @@ def scores_csv(public: PublicModel, scores: Scores, id_column: str | None) -> st
         for k, name in enumerate(public.model.classes):
             columns[f"probability {name}"] = scores.values[:, k]
         columns["predicted"] = [plain_cell(public.model.classes[k]) for k in scores.values.argmax(axis=1)]
-    elif public.model.task == "logistic":
+    elif public.model.is_log_odds:
         columns["probability"] = scores.values
         no, yes = (plain_cell(level) for level in scored_classes(public))
         columns["predicted"] = [yes if p >= 0.5 else no for p in scores.values]

@@ -27,7 +27,6 @@ from colonnade.foundation.integers import IntegerColumns
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Schema
 from colonnade.mechanism.moments import Floats, Moments
-from colonnade.mechanism.objective import Task
 from colonnade.planning.agreement import Agreement, TopDown
 from colonnade.planning.session_plan import SessionPlan, plan_session
 from colonnade.planning.variants import Choices, vary
@@ -275,8 +274,8 @@ class _Stage:
     def __init__(
         self, agreement: Agreement, tables: Mapping[str, Table], train: np.ndarray[Any, Any], test: np.ndarray[Any, Any]
     ) -> None:
-        if agreement.task is Task.MULTINOMIAL:
-            raise StudyError("a rehearsal is of linear and logistic studies, got task multinomial")
+        if not (agreement.task.of_number or agreement.task.of_yes_or_no):
+            raise StudyError(f"a rehearsal is of linear and logistic studies, got task {agreement.task.value}")
         self._task, self._schema, self._train_rows = agreement.task, agreement.schema, len(train)
         self._train = {party: table.take(train) for party, table in tables.items()}
         unseen = {party: table.take(test) for party, table in tables.items()}
@@ -325,7 +324,7 @@ class _Stage:
         score = np.full(len(self._true), model.intercept)
         for feature, weight in zip(model.features, model.coefficients, strict=True):
             score += weight * self._unseen[feature]
-        if self._task is Task.LOGISTIC:
+        if self._task.of_yes_or_no:
             positive = self._true > 0.5
             return {"accuracy": float(np.mean((score > 0) == positive)), "auc": _auc(score, positive)}
         # A prediction outside the bounds is cut as `predict` cuts it.
@@ -334,7 +333,7 @@ class _Stage:
 
     def trivial(self) -> dict[str, float]:
         """The answer that knows the training rows' label alone."""
-        if self._task is Task.LOGISTIC:
+        if self._task.of_yes_or_no:
             larger = self._known.mean() > 0.5
             return {"accuracy": float(np.mean((self._true > 0.5) == larger)), "auc": 0.5}
         return {"r2": 0.0, "rmse": float(np.sqrt(np.mean((self._true - self._known.mean()) ** 2)))}

@@ -411,7 +411,7 @@ def _may_cut(agreement: Agreement, rows: int | None) -> bool:
     """Whether bins are left to the plan where a study does not say: for a logistic model of columns as they are."""
     query = agreement.query
     plain = agreement.calibration is Calibration.EXACT and query.tables and not query.higher
-    return rows is not None and plain and agreement.task is Task.LOGISTIC
+    return rows is not None and plain and agreement.task.of_yes_or_no
 
 
 def _cut(agreement: Agreement, rows: int | None) -> tuple[Agreement, Sequence[Binning]]:

@@ -301,7 +301,7 @@ def sealed() -> Planes:
     states = work.WorkerStates(NumpyKernels, SPEC)
     keys = states.own.kernels.keys(SECRET, seal_limbs(SPEC.modulus_bits))
     place, _ = parcel_places(1, SPEC.rows)
-    payload = work.seal_piece(states, False, SPEC, 0, place, keys, entries(5), bytes.fromhex(LATTICE["source"]))
+    payload = work.seal_piece(states, False, 0, place, keys, entries(5), bytes.fromhex(LATTICE["source"]))
     return Planes.read(memoryview(payload)[START:], (1, SPEC.rows), SPEC.modulus_bits)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from colonnade.analysis.denoise import Estimate, complete
+from colonnade.analysis.families import GAUSSIAN
 from colonnade.foundation.names import ColumnRef, Product
 from colonnade.foundation.schema import Column, Schema
 from colonnade.foundation.shown import rounded
@@ -118,7 +119,7 @@ def _constant(known: Estimate, i: int, step: float) -> bool:
 def _numeric(release: ReleaseRecord, schema: Schema, layout: Layout, i: int) -> Column | None:
     """The declared column of an attribute that stands for one number; None for levels, bins and products."""
     attribute = layout.attributes[i]
-    halves = i == layout.label and release.plan["task"] == "linear"
+    halves = i == layout.label and release.plan["task"] == GAUSSIAN.task
     if attribute.ref is None or not (attribute.kind is Encoding.SIGNED or halves):
         return None
     declared = schema.columns[attribute.ref]

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from colonnade.analysis.denoise import Estimate
+from colonnade.analysis.families import Family
 from colonnade.analysis.posterior import NoisyEquations, ridge_weights
 from colonnade.foundation.errors import ReleaseError, StudyError
 from colonnade.mechanism.moments import Encoding, Floats, Layout, Moments, Role
-from colonnade.mechanism.objective import Task
 
 LIKELY = 2.0
 """Standard deviations of its noise by which a level's count could well be larger than estimated."""
@@ -28,7 +28,7 @@ class Target:
     shift: float
 
 
-def target_of(layout: Layout, task: Task, label: str | None) -> Target:
+def target_of(layout: Layout, family: Family, label: str | None) -> Target:
     """The declared label, or another attribute (or one of its levels) that the release has the products of."""
     place = (layout.label, None) if label is None else layout.find(label)
     if place == (layout.label, None):
@@ -36,18 +36,18 @@ def target_of(layout: Layout, task: Task, label: str | None) -> Target:
         last = layout.span(at).stop - 1
         if attribute.kind is Encoding.SIGNED:
             # The paper's logistic label stands as 1 - 2y.
-            scale, shift = (1.0, 0.0) if task is Task.LINEAR else (-0.5, 0.5)
+            scale, shift = (1.0, 0.0) if family.identity else (-0.5, 0.5)
             return Target(str(attribute.of), at, last, scale, shift)
-        scale, shift = (2.0, -1.0) if task is Task.LINEAR else (1.0, 0.0)
+        scale, shift = (2.0, -1.0) if family.identity else (1.0, 0.0)
         return Target(str(attribute.of), at, last, scale, shift)
     if label is not None and place is not None:
         at, level = place
         attribute, span = layout.attributes[at], layout.span(at)
         if level is not None or attribute.kind is Encoding.SIGNED or attribute.size == 2:
-            if attribute.kind is Encoding.SIGNED and task is Task.LOGISTIC:
+            if attribute.kind is Encoding.SIGNED and not family.identity:
                 raise StudyError(f"the label of a logistic regression must be a level, got numeric column {label}")
             return Target(label, at, span.stop - 1 if level is None else span.start + level, 1.0, 0.0)
-        if task is Task.LOGISTIC:
+        if not family.identity:
             raise StudyError(f"the label of a logistic regression must be binary or a level, got column {label}")
     raise StudyError(f"the label must be a numeric column or a level that was released, got label={label!r}")
 
@@ -92,7 +92,7 @@ def raw_gram(moments: Moments, estimate: Estimate, columns: Sequence[int], centr
     own = (inside[:, None] == inside[None, :]) | ~np.isfinite(moments.std[grid])
     means = estimate.margin[list(columns)]
     noisy = moments.value[grid] - (np.outer(means, means) / n if centred else 0.0)
-    std = np.where(own, 0.0, np.where(own, 0.0, moments.std[grid]))
+    std = np.where(own, 0.0, moments.std[grid])
     return np.where(own, clean, noisy) / n, (std / n) ** 2
 
 

@@ -57,6 +57,8 @@ class Family(ABC):
     """A law of the label."""
 
     task: str
+    told: str = ""
+    """What scores say of the label, for a person."""
     base: str = "mean"
     """What a model without features tells."""
     bounded: bool = False
@@ -114,7 +116,7 @@ class Gaussian(Family):
 class Bernoulli(Family):
     """One yes or no."""
 
-    task, base, bounded, from_moments = "logistic", "share", True, True
+    task, told, base, bounded, from_moments = "logistic", "log-odds", "share", True, True
 
     def partition(self, scores: Floats) -> tuple[Floats, Floats]:
         return np.logaddexp(0.0, scores).sum(axis=1), expit(scores)
@@ -139,7 +141,7 @@ class Bernoulli(Family):
 class Categories(Family):
     """One of several classes."""
 
-    task, base, bounded = "multinomial", "shares", True
+    task, told, base, bounded = "multinomial", "chances of the levels", "shares", True
 
     def partition(self, scores: Floats) -> tuple[Floats, Floats]:
         top = scores.max(axis=1, keepdims=True)
@@ -172,7 +174,7 @@ class Categories(Family):
 class Counts(Family):
     """A count with a log-linear mean."""
 
-    task = "poisson"
+    task, told = "poisson", "logarithm of the mean"
 
     def partition(self, scores: Floats) -> tuple[Floats, Floats]:
         inside = np.minimum(scores, STEEPEST)

@@ -19,6 +19,7 @@ from scipy.special import ndtri
 from colonnade.analysis.contrasts import Contrast, NoisyCovariance, noisy_covariance
 from colonnade.analysis.denoise import Estimate, complete, holds_indicators
 from colonnade.analysis.equations import Target, chosen_attributes, coordinates_of, known_means, target_of
+from colonnade.analysis.families import FAMILIES, Family
 from colonnade.analysis.inversion import Ends, Equations, all_ends, linear_ends
 from colonnade.analysis.reduction import MOST, choose_columns, unidentified_directions, whole_columns
 from colonnade.foundation.errors import StudyError
@@ -122,15 +123,16 @@ def intervals(
     if not 0 < level < 1:
         raise StudyError(f"a confidence level must lie between 0 and 1, got level={level}")
     layout = moments.layout
-    target = target_of(layout, task, label)
+    family = FAMILIES[task.value]
+    target = target_of(layout, family, label)
     chosen = chosen_attributes(layout, target, features)
-    quantity = LEAST_SQUARES if task is Task.LINEAR else DISCRIMINANT
+    quantity = LEAST_SQUARES if family.identity else DISCRIMINANT
     raw = complete(moments)
-    lacking = _lacking(moments, raw, task, target, chosen, intercept)
+    lacking = _lacking(moments, raw, family, target, chosen, intercept)
     if lacking:
         return Intervals(level, quantity, (), (), False, lacking)
     whole = whole_columns(layout, chosen)
-    reading = _Reading(moments, raw, task, target, level, whole)
+    reading = _Reading(moments, raw, family, target, level, whole)
     first = reading.of(choose_columns(moments, raw, chosen, QUIETS[0]))
     best, limit = first, LIMITS[0]
     if 2 * first.inside(limit) < len(first.columns):
@@ -138,7 +140,7 @@ def intervals(
         best = max(first, second, key=lambda fitted: fitted.inside(limit))
         if best.inside(limit) < min(FEW, len(first.columns)):
             best, limit = first, LIMITS[-1]
-    found = _intervals(layout, best, limit, target.scale if task is Task.LINEAR else 1.0)
+    found = _intervals(layout, best, limit, target.scale if family.identity else 1.0)
     used = {c.attribute for c in best.columns}
     left_out = tuple(layout.columns[i] for i in chosen if i not in used)
     full = best.columns == whole
@@ -164,7 +166,7 @@ class _Reading:
 
     moments: Moments
     raw: Estimate
-    task: Task
+    family: Family
     target: Target
     level: float
     whole: tuple[Contrast, ...]
@@ -178,16 +180,16 @@ class _Reading:
         outcome = Contrast(self.target.attribute, (self.target.coordinate - layout.starts[self.target.attribute],))
         covariance = noisy_covariance(self.moments, self.raw, [*columns, outcome])
         variance = _target_variance(self.moments, self.raw, self.target, covariance)
-        equations = _equations(covariance, self.task, variance, n)
+        equations = _equations(covariance, self.family, variance, n)
         quantile = _quantile(self.level, self.moments.law) * (1.0 if columns == self.whole else WIDENED)
         ends = (all_ends if len(columns) <= MOST else linear_ends)(equations, quantile, len(columns))
-        alone = float(ndtri(0.5 + 0.5 * self.level)) * _sampling_stds(covariance, self.task, variance, n)
+        alone = float(ndtri(0.5 + 0.5 * self.level)) * _sampling_stds(covariance, self.family, variance, n)
         factors = tuple((e.high - e.low) / (2.0 * float(a)) for e, a in zip(ends, alone, strict=True))
         return _Fitted(columns, ends, factors)
 
 
 def _lacking(
-    moments: Moments, raw: Estimate, task: Task, target: Target, chosen: Sequence[int], intercept: bool
+    moments: Moments, raw: Estimate, family: Family, target: Target, chosen: Sequence[int], intercept: bool
 ) -> str:
     """What the release lacks for any interval."""
     layout = moments.layout
@@ -199,7 +201,7 @@ def _lacking(
         return "the release does not hold the means of all columns"
     if not chosen:
         return "there is no feature"
-    if task is Task.LOGISTIC and not holds_indicators(moments, target.attribute):
+    if not family.identity and not holds_indicators(moments, target.attribute):
         return "the release does not hold the label as a class"
     for a, i in enumerate((*chosen, target.attribute)):
         own = moments.std[layout.starts[i], layout.starts[i]]
@@ -244,11 +246,11 @@ def _residual(covariance: NoisyCovariance, variance: float) -> float:
     return float(np.clip(variance - explained, LEAST_RESIDUAL * variance, variance))
 
 
-def _equations(covariance: NoisyCovariance, task: Task, variance: float, n: int) -> Equations:
+def _equations(covariance: NoisyCovariance, family: Family, variance: float, n: int) -> Equations:
     """C w = c for least squares; M b = -(0, .., 0, 1) for the discriminant, whose coefficients are entries of b."""
     matrix, size = covariance.matrix, len(covariance.matrix)
     left = _residual(covariance, variance)
-    if task is Task.LINEAR:
+    if family.identity:
         return Equations(covariance, np.array([-1.0]), np.zeros(size - 1), left / n * matrix[:-1, :-1])
     # M^-1 has -w/left beside 1/left in its last column; its sampling is that of a normal law.
     unit = np.zeros(size)
@@ -256,12 +258,12 @@ def _equations(covariance: NoisyCovariance, task: Task, variance: float, n: int)
     return Equations(covariance, np.zeros(0), -unit, (matrix / left + np.outer(unit, unit)) / n)
 
 
-def _sampling_stds(covariance: NoisyCovariance, task: Task, variance: float, n: int) -> Floats:
+def _sampling_stds(covariance: NoisyCovariance, family: Family, variance: float, n: int) -> Floats:
     """The coefficients' standard errors without noise."""
     # A class that seems to be explained nearly whole, by noise, must not make the yardstick long.
-    left = max(_residual(covariance, variance), (task is Task.LOGISTIC) * 0.5 * variance)
+    left = max(_residual(covariance, variance), 0.0 if family.identity else 0.5 * variance)
     inverse = np.diag(np.linalg.inv(covariance.matrix[:-1, :-1]))
-    result: Floats = np.sqrt(np.maximum(inverse, 0.0) * left / n) / (1.0 if task is Task.LINEAR else left)
+    result: Floats = np.sqrt(np.maximum(inverse, 0.0) * left / n) / (1.0 if family.identity else left)
     return result
 
 

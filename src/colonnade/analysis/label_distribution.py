@@ -13,16 +13,13 @@ import numpy as np
 from scipy.special import expit
 
 from colonnade.analysis.draws import uniform
+from colonnade.analysis.families import BERNOULLI
 from colonnade.analysis.gibbs import Levels
+from colonnade.analysis.logistic import intercept_of
 from colonnade.analysis.maxent import PairModel, TargetTables
 from colonnade.analysis.released import Released
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.moments import Floats
-from colonnade.mechanism.objective import Task
-from colonnade.numerics.fitting import bisect
-
-STEPS = 60
-STEEPEST = 30.0
 
 
 @dataclass(frozen=True)
@@ -52,28 +49,28 @@ class LabelDistribution:
 
 def label_distribution(released: Released, target: TargetTables, model: PairModel) -> LabelDistribution | None:
     """The law by the release's own model; None where it has none of the label from levels alone."""
-    from colonnade.analysis.solve import solve  # models of a part of the records are made of rows, and these of models
+    from colonnade.analysis.fit import fit
+    from colonnade.analysis.question import (  # models of a part of the records are made of rows, and these of models
+        Held,
+        Question,
+    )
 
     label, columns = released.layout.label, released.tabular
     features = [i for i in range(len(released.layout.attributes)) if i != label]
-    if released.numbers or released.release.plan["task"] != Task.LOGISTIC.value:
+    if released.numbers or released.release.plan["task"] != BERNOULLI.task:
         return None
     own = target.spans[columns.index(label)]
     known = own.stop - own.start == 2 and all(released.has_table(label, i) for i in features)
     if not known or target.impossible[own].any():
         return None
-    found = solve(released.moments, Task.LOGISTIC)
+    found = fit(Held(released.moments), Question())
     place = {name: k for k, name in enumerate(released.layout.names[1:])}
     weights = np.zeros(len(target.pairs))
     weights[[place[name] for name in found.features]] = found.coefficients
     law = LabelDistribution(columns.index(label), tuple(s.start for s in target.spans), weights, found.intercept)
-    return replace(law, intercept=found.intercept + _shift(law.odds(model.chains), model, target.margin[own][1]))
-
-
-def _shift(odds: Floats, model: PairModel, share: float) -> float:
-    """What is to be added to log-odds so that the label has its share among the model's chains."""
-    ends = bisect(lambda moved: float(model.weights @ expit(odds + moved)) < share, -STEEPEST, STEEPEST, STEPS)
-    return 0.5 * sum(ends)
+    # The label has its share among the model's chains.
+    share = float(target.margin[own][1])
+    return replace(law, intercept=found.intercept + intercept_of(law.odds(model.chains), model.weights, share))
 
 
 def with_label(model: PairModel, law: LabelDistribution) -> PairModel:

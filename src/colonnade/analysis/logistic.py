@@ -78,7 +78,7 @@ class _Law:
 
     def intercept(self, b: Floats) -> float:
         """The constant at which the mean probability is the share."""
-        self._constant = _intercept(self.records @ b, self.weights, self.share, self._constant)
+        self._constant = intercept_of(self.records @ b, self.weights, self.share, self._constant)
         return self._constant
 
     def chance(self, b: Floats) -> Floats:
@@ -270,7 +270,7 @@ def cautious(equations: NoisyEquations, fit: Fit, share: float) -> LogOdds:
     return LogOdds(float(logit(share)), replace(fit, weights=slope * fit.weights))
 
 
-def _intercept(score: Floats, weights: Floats, share: float, start: float) -> float:
+def intercept_of(score: Floats, weights: Floats, share: float, start: float = 0.0) -> float:
     """The constant at which the mean probability is the share, by safeguarded Newton steps."""
     constant = start
     for _ in range(60):

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from colonnade.analysis.denoise import Estimate, complete, denoise
 from colonnade.analysis.equations import Target, chosen_attributes, coordinates_of, known_means, target_of
-from colonnade.analysis.families import FAMILIES, Family, family_of
+from colonnade.analysis.families import BERNOULLI, FAMILIES, Family, family_of
+from colonnade.analysis.model import DECLARED
 from colonnade.analysis.released import Released
 from colonnade.foundation.errors import ReleaseError, StudyError
 from colonnade.foundation.schema import Column
 from colonnade.mechanism.moments import Layout, Moments
-from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import ReleaseRecord
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Question:
     """Which model is wanted: what nobody says is the study's, or chosen from the noise."""
 
     label: str | None = None
-    task: str = Task.LOGISTIC.value
+    task: str = BERNOULLI.task
     penalty: str = "ridge"
     strength: float | None = None
     """Per record; chosen from the noise if not given."""
@@ -43,7 +43,7 @@ class Question:
     intercept: bool = True
 
     def __post_init__(self) -> None:
-        if self.task != Task.POLYNOMIAL.value:
+        if self.task != DECLARED:
             family_of(self.task)
         for name, value, known in (("penalty", self.penalty, PENALTIES), ("method", self.method, METHODS)):
             if value not in known:
@@ -89,7 +89,7 @@ class Held:
     @property
     def declared(self) -> bool:
         """Whether the release is of a declared objective."""
-        return self.record is not None and str(self.record.plan["task"]) == Task.POLYNOMIAL.value
+        return self.record is not None and str(self.record.plan["task"]) == DECLARED
 
     @cached_property
     def released(self) -> Released:
@@ -125,7 +125,7 @@ class Problem:
 
     @cached_property
     def target(self) -> Target:
-        return target_of(self.layout, Task(self.question.task), self.question.label)
+        return target_of(self.layout, self.family, self.question.label)
 
     @cached_property
     def chosen(self) -> tuple[int, ...]:

@@ -54,7 +54,7 @@ def label_units(model: FittedModel, column: Column, level: str | None, declared:
 
     A linear model of a level has it as -1 and 1 where the study named it, and as 0 and 1 elsewhere.
     """
-    if model.task != "linear" or model.classes:
+    if not model.is_number:
         return 1.0, 0.0
     if column.bounds is not None and level is None:
         low, high = column.require_bounds()

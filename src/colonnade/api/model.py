@@ -186,7 +186,7 @@ class Model(Shown):
         """By what the odds are multiplied for one unit more of a number, or for a level against its base."""
         from colonnade.report.answers.coefficients import exponential
 
-        if self.task != "logistic":
+        if not self.public.model.is_log_odds:
             raise StudyError(f"odds ratios belong to logistic models, and this one is {self.task}")
         return {feature: exponential(value) for feature, value in self.coef.items()}
 

@@ -157,7 +157,8 @@ class Release(Shown):
         """
         from colonnade.model import publish
 
-        wanted = self._request(label, task, features, given, penalty, method, seed, numbers)
+        asked = {"task": task, "features": features, "penalty": penalty, "method": method, "numbers": numbers}
+        wanted = self._request(label=label, given=given, seed=seed, **asked)
         model = Model(publish(self.released, wanted.model(ridge), wanted.notes), wanted)
         for note in model.notes:
             warn_user(note)
@@ -177,7 +178,8 @@ class Release(Shown):
         """One model for each of several strengths of the penalty; takes what `solve` takes."""
         from colonnade.model import publish
 
-        wanted = self._request(label, task, features, given, penalty, "default", seed, numbers)
+        asked = {"task": task, "features": features, "penalty": penalty, "numbers": numbers}
+        wanted = self._request(label=label, given=given, seed=seed, **asked)
         for note in wanted.notes:
             warn_user(note)
         models = [Model(publish(self.released, model)) for model in wanted.path()]
@@ -186,24 +188,12 @@ class Release(Shown):
                 warn_user(f"strength {model.public.model.ridge:g}: {note}")
         return models
 
-    def _request(
-        self,
-        label: str | None,
-        task: str | None,
-        features: Any,
-        given: Any,
-        penalty: str,
-        method: str,
-        seed: int,
-        numbers: Any = None,
-    ) -> ModelRequest:
+    def _request(self, *, label: str | None, given: Any, seed: int, **asked: Any) -> ModelRequest:
         from colonnade.analysis.request import ModelRequest
 
-        columns, taken = (None if names is None else listed(names) for names in (features, numbers))
-        fit = partial(self._fitted, seed)
-        return ModelRequest(
-            self.released, task, plain(label), columns, listed(given), penalty, method, seed, taken, fit
-        )
+        lists = {key: None if asked[key] is None else listed(asked[key]) for key in ("features", "numbers")}
+        own = {"label": plain(label), "given": listed(given), "seed": seed, "fit": partial(self._fitted, seed)}
+        return ModelRequest(self.released, **asked | lists | own)
 
     def _fitted(self, seed: int, impossible: Sequence[Sequence[str]] = ()) -> FittedRelease:
         """The maximum-entropy model of the release, fitted once: rows and models of several kinds are made of it."""

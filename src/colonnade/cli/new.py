@@ -144,7 +144,8 @@ def _task(parties: Sequence[DraftParty], label: str | None, task: Regression | N
     found = party.columns[column]
     numeric = found.kind in ("numeric", "date")
     chosen = task.value if task is not None else "linear" if numeric else "logistic"
-    if chosen == "logistic" and found.kind in ("categorical", "numeric") and not found.facts.get("levels"):
+    open_levels = found.kind in ("categorical", "numeric") and not found.facts.get("levels")
+    if chosen == Regression.LOGISTIC.value and open_levels:
         found.kind, found.facts = "binary", {}
     found.be_label(len(parties) > 1)
     return chosen

@@ -180,7 +180,7 @@ class Vertical(BaseEstimator):  # type: ignore[misc]
         """What is taken for granted where nothing was declared."""
         bounds = f"[{ASSUMED.low:g}, {ASSUMED.high:g}] and is clipped to it"
         out = [] if self.schema is not None else [f"no schema: every feature is taken to lie in {bounds}"]
-        if self.label is None and self._task is Task.LINEAR:
+        if self.label is None and self._task.of_number:
             out.append(f"no label bounds: y is taken to lie in {bounds}")
         if self._positions is not None:
             out.append(
@@ -210,7 +210,7 @@ class Vertical(BaseEstimator):  # type: ignore[misc]
         plain = self._plain and (self.schema is None or holds_numbers(X))
         kept: dict[str, Any] = {"dtype": np.float64 if plain else None, "ensure_all_finite": self.schema is None}
         if fitting:
-            kept |= {"ensure_min_samples": 2, "y_numeric": self._task is Task.LINEAR, "multi_output": False}
+            kept |= {"ensure_min_samples": 2, "y_numeric": self._task.of_number, "multi_output": False}
         if plain:
             refuse_dates(X)
         elif is_frame(X):

@@ -40,6 +40,15 @@ class Task(Enum):
     MULTINOMIAL = "multinomial"
     POLYNOMIAL = "polynomial"
 
+    @property
+    def of_number(self) -> bool:
+        """Whether the label is a number that is modelled itself."""
+        return self is Task.LINEAR
+
+    @property
+    def of_yes_or_no(self) -> bool:
+        return self is Task.LOGISTIC
+
 
 class Purpose(Enum):
     """What a release is for: a model of the label, or tables, rows and models of all columns alike."""

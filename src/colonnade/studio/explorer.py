@@ -142,6 +142,6 @@ def _answer(public: PublicModel, found: Any) -> list[dict[str, Any]]:
     if model.classes:
         pairs = zip(model.classes, found, strict=True)
         return [{"what": f"chance that {name} is {c}", "value": float(p), "share": True} for c, p in pairs]
-    if model.task == "logistic":
+    if model.is_log_odds:
         return [{"what": f"chance that {name} is {level}", "value": float(found), "share": True}]
     return [{"what": f"expected {name}", "value": float(found), "share": False, "told": column.write(float(found))}]

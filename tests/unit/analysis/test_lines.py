@@ -78,7 +78,7 @@ def test_which_numbers_is_a_choice_after_the_release() -> None:
     with pytest.raises(StudyError, match="must be a released column, got 'shoe'"):
         release.solve(numbers=["shoe"])
     with pytest.raises(StudyError, match="numbers in the place of bins go with"):
-        release.solve("colour", task="multinomial", numbers=["money"])
+        release.solve("colour", penalty="lasso", numbers=["money"])
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")

@@ -12,6 +12,7 @@ from sklearn.linear_model import LogisticRegression
 
 from colonnade.analysis.denoise import denoise
 from colonnade.analysis.equations import chosen_attributes, coordinates_of, equations, target_of
+from colonnade.analysis.families import GAUSSIAN
 from colonnade.analysis.fit import path
 from colonnade.analysis.model import FittedModel
 from colonnade.analysis.plausible import plausible_records
@@ -105,7 +106,7 @@ def test_a_known_label_square_makes_no_product_more_certain() -> None:
     found = []
     for square in (False, True):
         moments = release_of(LINEAR, 900.0, 300.0, 1, indicators=False, square=square)
-        target = target_of(moments.layout, Task.LINEAR, None)
+        target = target_of(moments.layout, GAUSSIAN, None)
         columns = coordinates_of(moments.layout, chosen_attributes(moments.layout, target, None))
         found.append(equations(moments, denoise(moments), columns, target, True))
     assert found[1].right_noise == pytest.approx(found[0].right_noise)

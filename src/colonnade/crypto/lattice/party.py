@@ -283,7 +283,7 @@ class LatticeParty(PartyProduct):
                     rows = self._rows(self._left, place.block, place.blocks)[:, place.all_columns]
                 # Each parcel's errors have a key of their own: who draws them, and when, does not matter.
                 source = self._randomness["seal"].bytes(32)
-                yield self._states, self.workers.remote, self._spec, self._me, place, keys, rows, source
+                yield self._states, self.workers.remote, self._me, place, keys, rows, source
 
         return self.workers.map(seal_piece, pieces())
 

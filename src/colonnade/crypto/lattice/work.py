@@ -40,7 +40,7 @@ class WorkerStates:
     """The states of all workers, kept from piece to piece: fresh memory costs more than the arithmetic in it."""
 
     def __init__(self, kernels: type[Kernels], spec: ProductSpec) -> None:
-        self._kernels, self._spec = kernels, spec
+        self._kernels, self.spec = kernels, spec
         self._own = local()
         self._all: list[WorkerState] = []
 
@@ -48,7 +48,7 @@ class WorkerStates:
     def own(self) -> WorkerState:
         """That of the thread that asks."""
         if not hasattr(self._own, "state"):
-            self._own.state = WorkerState(self._kernels, self._spec)
+            self._own.state = WorkerState(self._kernels, self.spec)
             self._all.append(self._own.state)
         found: WorkerState = self._own.state
         return found
@@ -60,7 +60,7 @@ class WorkerStates:
 
     def __reduce__(self) -> tuple[type[WorkerStates], tuple[type[Kernels], ProductSpec]]:
         """What is sent to another process arrives empty."""
-        return WorkerStates, (self._kernels, self._spec)
+        return WorkerStates, (self._kernels, self.spec)
 
 
 @contextmanager
@@ -107,16 +107,10 @@ def pad_rows(rows: NDArray[Any]) -> NDArray[Any]:
 
 
 def seal_piece(
-    states: WorkerStates,
-    remote: bool,
-    spec: ProductSpec,
-    me: int,
-    place: ParcelPlace,
-    keys: Any,
-    rows: NDArray[np.int16],
-    source: bytes,
+    states: WorkerStates, remote: bool, me: int, place: ParcelPlace, keys: Any, rows: NDArray[np.int16], source: bytes
 ) -> bytes:
     """One parcel of sealed words; `source` is the key of its errors, so that a piece done twice is the same twice."""
+    spec = states.spec
     with _state(states, remote) as at:
         message = _message(pad_rows(check_entries(rows, spec, me)), spec, Stream(source), at.scratch)
         elements = at.kernels.elements(public_elements(spec, place.block, place.blocks), seal_limbs(spec.modulus_bits))

@@ -62,7 +62,7 @@ def params(public: PublicModel, units: Units | None = None) -> Listing:
     if model.classes:
         keys = class_keys(model.classes)
         rows = dict(zip(keys, zip(model.weights, model.constants, strict=True), strict=True))
-    several, odds = bool(model.classes), model.task == "logistic" and not public.interactions
+    several, odds = bool(model.classes), model.is_log_odds and not public.interactions
     # The units of a product of columns are those of none of them.
     coded = units is None and not several and (public.is_declared or bool(public.interactions))
     found = {name: own_units.convert(model.features, row, constant) for name, (row, constant) in rows.items()}
@@ -102,7 +102,7 @@ def class_keys(classes: Sequence[str]) -> list[str]:
 
 def conf_int(public: PublicModel, found: Intervals, units: Units | None = None) -> Listing:
     """Every interval in the data's units; what noise drowns has no numbers."""
-    logistic, records = public.model.task == "logistic", []
+    logistic, records = public.model.is_log_odds, []
     for one in (units or units_of(public)).intervals(found).coefficients:
         known: dict[str, Any] = {"feature": one.feature, "base": one.against, "reliable": one.given}
         if one.given:
@@ -188,16 +188,14 @@ def _whiskers(found: Intervals) -> Markup:
 
 def what_of(public: PublicModel) -> str:
     """What a model predicts, in one line."""
+    from colonnade.analysis.families import FAMILIES
+
     model = public.model
     name, column, level = ("", None, None) if public.is_declared else public.label
     if column is None:
         return "Parameters at the least value of the declared objective"
-    if model.task == "logistic":
-        return f"Model: log-odds of {name} = {level}"
-    if model.task == "multinomial":
-        return f"Model: chances of the levels of {name}"
-    if model.task == "poisson":
-        return f"Model: logarithm of the mean of {name}"
+    if not model.is_number:
+        return f"Model: {FAMILIES[model.task].told} of {name}" + (f" = {level}" if model.is_log_odds else "")
     if level is None and column.bounds is not None:
         low, high = (column.write(bound) for bound in column.bounds)
         return f"Model: {name}, coded from -1 at {low} to 1 at {high}"
@@ -223,7 +221,7 @@ def quality_text(model: FittedModel) -> str:
     if model.r_squared_interval is not None:
         low, high = model.r_squared_interval
         parts.append(f"R² on the records {model.r_squared:.3f}, 95% interval {low:.3f} to {high:.3f}")
-    elif model.task == "linear":
+    elif model.is_number:
         parts.append("R² cannot be known from this release")
     return "; ".join(parts)
 
@@ -231,7 +229,7 @@ def quality_text(model: FittedModel) -> str:
 def summary_frame(public: PublicModel) -> pl.DataFrame:
     """Every coefficient in both units, with its odds ratio."""
     kinds: dict[str, type] = {"feature": str, "party": str, "coefficient": float, "encoded": float}
-    kinds |= {"odds_ratio": float} if public.model.task == "logistic" else {}
+    kinds |= {"odds_ratio": float} if public.model.is_log_odds else {}
     records = [{**r, "coefficient": r.get("estimate"), "against": r["base"]} for r in params(public).records]
     return Listing((), records, fields={**kinds, "against": str}).frame
 
@@ -240,7 +238,7 @@ def interval_frame(public: PublicModel, found: Intervals) -> pl.DataFrame:
     """Every interval with its odds ratio."""
     names = {"odds_ratio": "odds_estimate", "odds_ratio_low": "odds_low", "odds_ratio_high": "odds_high"}
     kinds = {"feature": str, "against": str, **dict.fromkeys(NUMBERS, float)}
-    kinds |= dict.fromkeys(names, float) if public.model.task == "logistic" else {}
+    kinds |= dict.fromkeys(names, float) if public.model.is_log_odds else {}
     records = conf_int(public, found).records
     told = [{**r, "against": r["base"], **{name: r.get(key) for name, key in names.items()}} for r in records]
     return Listing((), told, fields=kinds).frame

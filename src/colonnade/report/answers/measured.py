@@ -49,7 +49,7 @@ def what_is_opened(evaluation: Evaluation) -> str:
     """The opened numbers, in one sentence."""
     parties = list(evaluation.parts)
     if not evaluation.opens_counts:
-        if evaluation.task.value == "linear":
+        if evaluation.task.of_number:
             return "noisy sums of squared errors, and of the label's squares: nobody sees a score or an error"
         return "noisy sums of scores by outcome, and of their products: nobody sees a score"
     bins = {party: len(part.cuts(evaluation.bins)) + 1 for party, part in evaluation.parts.items()}
@@ -124,7 +124,7 @@ def _facts(evaluation: Evaluation, session: SessionPlan) -> dict[str, Any]:
 def interval_note(evaluation: Evaluation) -> str:
     """What an interval is about, and what a number rests on."""
     about = "Intervals are about these very records: they do not count that other people would differ."
-    if evaluation.task.value == "linear":
+    if evaluation.task.of_number:
         return (
             f"{about} Noise widens them, in proportion to the label's bounds and those of the scores. Scores are taken "
             "as they are, where a prediction is clipped to the label's range."
