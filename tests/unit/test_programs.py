@@ -101,6 +101,16 @@ def test_cells_take_the_forms_that_the_party_states(tmp_path: Path) -> None:
     assert table.unfit_counts == {"town": 1}
 
 
+def test_a_note_beside_a_spreadsheets_table_ends_no_reading(tmp_path: Path) -> None:
+    lines = lines_of(rows())
+    lines[7] = [*lines[7], None, "ask Anna", 3]
+    book(tmp_path / "rows.xlsx", [["Report\nof all"], *lines])
+    found, wanted = read(tmp_path / "rows.xlsx", Written(skip=2)), read(write("csv", rows(), tmp_path))
+    for name in COLUMNS:
+        assert np.array_equal(found.values[name], wanted.values[name])
+    assert propose_written(FileSource(tmp_path / "rows.xlsx")).skip == 2
+
+
 def test_what_cannot_be_read_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for kind in ("xlsx", "dta", "sav", "xpt", "sas7bdat"):
         place = tmp_path / f"bad.{kind}"

@@ -91,7 +91,7 @@ def _dates(bare: pl.Series, written: Written) -> pl.Series:
 
 
 @contextmanager
-def readable(files: Sequence[Path], written: Written) -> Iterator[list[Path]]:
+def readable(files: Sequence[Path], written: Written, ragged: bool = False) -> Iterator[list[Path]]:
     """The files as text in UTF-8: themselves, or copies on disk that are gone afterwards."""
     copied = is_copied(files[0])
     if not copied and (written.decoded or is_parquet(files[0]) or is_feather(files[0])):
@@ -102,21 +102,21 @@ def readable(files: Sequence[Path], written: Written) -> Iterator[list[Path]]:
         for file in files:
             if file.name.lower().endswith(".zst"):
                 raise DataError(f"{file.name} can be read in UTF-8 alone: save it as .csv.gz")
-            copies.append(_copy(file, written))
+            copies.append(_copy(file, written, ragged))
         yield [Path(f"/proc/self/fd/{copy.fileno()}") if PROC.is_dir() else Path(copy.name) for copy in copies]
     finally:
         for copy in copies:
             copy.close()
 
 
-def _copy(file: Path, written: Written) -> IO[bytes]:
+def _copy(file: Path, written: Written, ragged: bool) -> IO[bytes]:
     temporary = tempfile.TemporaryFile if PROC.is_dir() else tempfile.NamedTemporaryFile
     copy: IO[bytes] = temporary(prefix="colonnade-")
     if is_copied(file):
         from colonnade.data.programs import write_lines
 
         lines = TextIOWrapper(copy, "utf-8", newline="")
-        write_lines(file, written, lines)
+        write_lines(file, written, lines, ragged)
         lines.detach()
         copy.flush()
         return copy

@@ -23,17 +23,24 @@ LARGEST_WHOLE = 2**53  # whole floats from here on may stand for their neighbour
 READERS = {".dta": "read_dta", ".sav": "read_sav", ".sas7bdat": "read_sas7bdat", ".xpt": "read_xport"}
 
 
-def write_lines(file: Path, written: Written, out: IO[str]) -> None:
-    """Write a file's table as lines of cells, in the party's own forms; empty lines at the end are none."""
-    lines, empty = csv.writer(out, delimiter=written.separator), 0
+def write_lines(file: Path, written: Written, out: IO[str], ragged: bool = False) -> None:
+    """Write a file's table as lines of cells, in the party's own forms; empty lines at the end are none.
+
+    Cells beyond the header, such as somebody's note, are none either, unless the table is `ragged`: where the header
+    is not known yet.
+    """
+    lines, empty, above, width = csv.writer(out, delimiter=written.separator), 0, written.skip, None
     for row in _sheet_rows(file, written.sheet) if is_sheet(file) else _program_rows(file):
-        cells = [_text(value, written) for value in row]
+        cells = [_text(value, written) for value in row[:width]]
         while cells and not cells[-1]:
             cells.pop()
         if not cells:
             empty += 1
             continue
         lines.writerows([[""]] * empty + [cells])
+        above -= empty + 1 + sum(cell.count("\n") for cell in cells)
+        if above < 0 and width is None and not ragged:
+            width = len(cells)
         empty = 0
 
 

@@ -65,7 +65,7 @@ def propose_written(source: DataSource, sheet: str = "") -> Written:
     if file.name.lower().endswith(".zst"):
         return PLAIN
     if is_copied(file):
-        with readable([file], replace(PLAIN, sheet=sheet)) as (copy,), copy.open("rb") as opened:
+        with readable([file], replace(PLAIN, sheet=sheet), ragged=True) as (copy,), copy.open("rb") as opened:
             return replace(_proposed(opened.read(HEAD), (",",)), sheet=sheet)
     with gzip.open(file) if file.name.lower().endswith(".gz") else file.open("rb") as opened:
         return _proposed(opened.read(HEAD))
@@ -86,7 +86,7 @@ def _proposed(head: bytes, separators: Sequence[str] = SEPARATORS) -> Written:
     lines = head.decode(encoding, errors="replace").removeprefix("\ufeff").splitlines()
     lines = lines[:-1] if len(head) == HEAD else lines
     separator, skip = _separator(lines, separators)
-    rows = _rows(lines[skip:], separator)
+    rows = [row for _, row in _rows(lines[skip:], separator)]
     columns = [[row[k].strip() for row in rows[1:] if len(row) > k] for k in range(len(rows[0]) if rows else 0)]
     return _forms(columns, Written(separator, encoding=encoding, skip=skip))
 
@@ -109,11 +109,13 @@ def _encoding(head: bytes) -> str:
     return max(worth, key=lambda code: worth[code])
 
 
-def _rows(lines: Sequence[str], separator: str) -> list[list[str]]:
-    """Rows of cells, up to one that is too long for the standard library."""
-    rows, reader = list[list[str]](), csv.reader(lines, delimiter=separator)
+def _rows(lines: Sequence[str], separator: str) -> list[tuple[int, list[str]]]:
+    """Rows of cells, each with the lines before it, up to one that is too long for the standard library."""
+    rows, reader, before = list[tuple[int, list[str]]](), csv.reader(lines, delimiter=separator), 0
     with suppress(csv.Error):
-        rows.extend(reader)
+        for row in reader:
+            rows.append((before, row))
+            before = reader.line_num
     return rows
 
 
@@ -121,10 +123,11 @@ def _separator(lines: Sequence[str], separators: Sequence[str]) -> tuple[str, in
     """What separates fields, and how many lines stand above the header."""
     found = []
     for separator in separators:
-        widths = [len(row) for row in _rows(lines, separator)]
+        rows = _rows(lines, separator)
+        widths = [len(row) for _, row in rows]
         width, often = Counter(widths).most_common(1)[0] if widths else (1, 0)
         if width > 1:
-            found.append((often / len(widths), width, separator, widths.index(width)))
+            found.append((often / len(widths), width, separator, rows[widths.index(width)][0]))
     best = max(found, default=(0.0, 1, ",", 0))
     return best[2], best[3] if best[3] <= MOST_SKIPPED else 0
 
