@@ -353,6 +353,8 @@ def test_sizes_of_the_lattice_product() -> None:
     assert chain_gain(3, 100, 7, 1000.0, 65_536 - 34_300, 45) == 2**27
     # 2^18 (2^26 - 1) is 2^18 below 2^44, too little for the error of 2 289570; half the gain fits.
     assert chain_gain(3, 100, 7, 1000.0, (1 << 26) - 1 - 34_300, 45) == 2**17
+    # 2^19 (2^25 - 1) is 2^19 below 2^44: room for one error of 289570, and two products have one each.
+    assert chain_gain(3, 100, 7, 1000.0, (1 << 25) - 1 - 34_300, 45) == 2**18
     # The gain is halved until gain 2^20 is at most 2^43.
     assert chain_gain(3, 100, 7, 2.0**20, 700, 45) == 2**23
     # Errors move a term by 28 / (gain 49) at most, which must not pass 1/256: 146 < gain.

@@ -9,12 +9,15 @@ from math import e, floor, log, pi, sqrt
 import numpy as np
 import pytest
 
+from colonnade.consent.policy import Policy
 from colonnade.crypto.lattice.parameters import proved_security
 from colonnade.crypto.lattice.security import key_bits
 from colonnade.crypto.product import ProductNeeds, ProductSizes
-from colonnade.foundation.errors import PrivacyError, ProductError
+from colonnade.foundation.errors import PolicyError, PrivacyError, ProductError, StudyError
 from colonnade.foundation.schema import Numeric, Schema
 from colonnade.mechanism.accounting import check_epsilon
+from colonnade.mechanism.composition import Cap
+from colonnade.mechanism.declared import DeclaredObjective
 from colonnade.mechanism.dissection import Block, squared_sum
 from colonnade.mechanism.moments import Distribution, Encoding, Role
 from colonnade.mechanism.monomials import monomial_sensitivity
@@ -260,6 +263,10 @@ def test_needs_of_products_of_three_owners() -> None:
     assert weights.max() > 2 * weights.min()
     known = sqrt(2) * float(item.scale) * grid.bound**3 / weights.max()
     assert chain.owners == 3 and chain.noise_std == pytest.approx(known, rel=1e-9)
+    Policy("a", ("b", "c"), 9.0, Cap(9.0), largest_owners=3, largest_degree=3).check(session)
+    for key, limit in (("largest_owners", 2), ("largest_degree", 2)):
+        with pytest.raises(PolicyError, match=f"{key} is {limit}"):
+            Policy("a", ("b", "c"), 9.0, Cap(9.0), **{key: limit}).check(session)
     # In the last step each sends 2048 words of a key, or of a sum, at least.
     assert all(sent > 8 * session.length + 2048 * 4 for sent in session.sent.values())
 
@@ -292,6 +299,12 @@ def test_products_with_one_level_of_a_column() -> None:
     assert near(monomial_sensitivity(longer, [(block, 1.0)], Distribution.LAPLACE), 9 / 4)
     # B has no factor of them.
     assert monomial_sensitivity(longer, [(block, 1.0)], Distribution.LAPLACE, "B") == 0
+
+
+@pytest.mark.parametrize("names", [("w", ""), ("w", 5), ["w"], "w"])
+def test_parameters_of_an_objective_are_names(names: object) -> None:
+    with pytest.raises(StudyError, match="parameters must be a list of names"):
+        DeclaredObjective("w * x", names, 1.0)  # type: ignore[arg-type]
 
 
 def test_the_largest_and_the_smallest_epsilon_are_accepted() -> None:
