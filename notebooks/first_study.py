@@ -99,7 +99,7 @@ try:
 except cn.ColonnadeError as refusal:
     print(str(refusal).replace(str(folder), "..."))
 
-cn.Model.load(folder / "model.json").predict(wide.head(5))
+cn.Model.read(folder / "model.json").predict(wide.head(5))
 
 # %% [markdown]
 # ## From data frames

@@ -87,7 +87,7 @@ def test_the_snippet_of_the_interface(tmp_path: Path, release: cn.Release) -> No
     truth = wide["rich"].to_numpy()
     assert (model.predict(wide) == truth).mean() > 0.9 > max((truth == "yes").mean(), (truth == "no").mean())
     model.save(tmp_path / "m.json")
-    read = cn.Model.load(tmp_path / "m.json")
+    read = cn.Model.read(tmp_path / "m.json")
     assert np.array_equal(read.predict(wide), model.predict(wide)) and read.intervals is None
     assert "a model file holds no intervals" in repr(read.summary())
     assert release.tables("works.way", "town.rich").frame.height == 6

@@ -57,6 +57,18 @@ def test_old_spellings_give_the_same_and_warn() -> None:
     assert found["old"] == found["new"] != found["clear"] == found["plain"]
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_other_old_spellings_warn(tmp_path: Path) -> None:
+    release = simulation.fit(study(), 7, progress=False)
+    release.solve().save(tmp_path / "m.json")
+    assert "called read" in quiet(lambda: cn.Model.load(tmp_path / "m.json"))[0]
+    rows: list[pl.DataFrame] = []
+    assert "called force" in quiet(lambda: rows.append(release.synthesize(9, anyway=True).frame))[0]
+    assert not quiet(lambda: rows.append(release.synthesize(9, force=True).frame))
+    assert rows[0].equals(rows[1])
+
+
+@pytest.mark.filterwarnings("ignore")
 def test_a_seed_is_a_number_bytes_or_a_text_of_either() -> None:
     drawn = {seed: simulation.seeded(seed).bytes(16) for seed in (7, "7", b"7", "01", b"\x01", 1, "0a", b"\n", "12")}
     assert drawn[7] == drawn["7"] == drawn[b"7"]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.api.display import PathLike, Shown, warn_of
+from colonnade.api.display import PathLike, Shown, warn_of, warn_user
 from colonnade.data.sources import Source
 from colonnade.foundation.errors import DataError, StudyError
 from colonnade.foundation.files import places, read_whole
@@ -77,7 +77,8 @@ class Model(Shown):
 
     @classmethod
     def load(cls, path: PathLike) -> Model:
-        """The same as `read`."""
+        """The old spelling of `read`."""
+        warn_user("load is called read, here as elsewhere", FutureWarning)
         return cls.read(path)
 
     def save(self, path: PathLike) -> None:
