@@ -305,8 +305,8 @@ class Studio:
 
     def _rows(self, request: Request, fields: Fields) -> Response:
         name, explorer = self._explorer(request)
-        count = _count(request) if "count" in request.query_params else 0
-        found = explorer.drawn(count).first(SHOWN_ROWS) if count else None
+        count = _count(request) if "count" in request.query_params else None
+        found = None if count is None else explorer.drawn(count).first(SHOWN_ROWS)
         return self._explore("rows.html", name, explorer, found=found, count=count, usual=DRAWN_ROWS, most=MOST_ROWS)
 
     def _rows_csv(self, request: Request, fields: Fields) -> Response:
