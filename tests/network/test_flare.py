@@ -180,7 +180,7 @@ def test_a_cheat_is_refused_over_the_engine_and_an_honest_session_follows(tmp_pa
     flag, altered = tmp_path / "cheats", tmp_path / "altered"
     flag.touch()
     altered.mkdir()
-    (altered / "sitecustomize.py").write_text(CHEATS.format(root=str(ROOT), flag=str(flag)))
+    (altered / "sitecustomize").with_suffix(".py").write_text(CHEATS.format(root=str(ROOT), flag=str(flag)))
     with deployment(tmp_path, more='proofs = "required"') as sites:
         for name in ("server", *PARTIES):
             path = sites.environment["PYTHONPATH"]
