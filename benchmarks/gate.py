@@ -75,9 +75,9 @@ def run_case(name: str, runs: int) -> dict[str, Any]:
         if size is None:
             import polars as pl
 
-            demo = Path(__file__).resolve().parents[1] / "src" / "colonnade" / "demo"
-            text = (demo / "study.toml").read_text()
-            for file in demo.glob("*.csv"):
+            root = Path(__file__).resolve().parents[1]
+            text = (root / "tests" / "studies" / "income" / "study.toml").read_text().replace("../../../demo/", "")
+            for file in (root / "demo").glob("*.csv"):
                 pl.read_csv(file, infer_schema_length=None).write_parquet(folder / f"{file.stem}.parquet")
                 text = text.replace(file.name, f"{file.stem}.parquet")
             (folder / "study.toml").write_text(text)

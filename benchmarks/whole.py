@@ -40,7 +40,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 CLEAR = ROOT / "benchmarks" / "whole_clear.py"
-DEMO = ROOT / "demo" / "study.toml"
+DEMO = ROOT / "tests" / "studies" / "income" / "study.toml"
 THREADS = ("_NUM_THREADS", "_MAX_THREADS")
 """How the names of variables end that say how many; a user has set none of them."""
 MARKED = {

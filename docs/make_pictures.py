@@ -122,9 +122,8 @@ def write_demo(folder: Path) -> None:
         kept = f'organisation = "{name}"\ncontact = "{contact}"\npolicy = "{party}.policy"\nledger = "{party}.ledger"\n'
         text = text.replace(f"[party.{party}]\n", f"[party.{party}]\n{kept}")
         others = ", ".join(f'"{other}"' for other in ORGANISATIONS if other != party)
-        rules = (
-            f'[policy]\nparty = "{party}"\npartners = [{others}]\n[session]\nepsilon = 2.0\n[total]\nepsilon = 4.0\n'
-        )
+        rules = f'[policy]\nparty = "{party}"\npartners = [{others}]\n'
+        rules += "[session]\nepsilon = 2.0\ndelta = 1e-5\n[total]\nepsilon = 4.0\ndelta = 1e-5\n"
         (folder / f"{party}.policy").write_text(rules)
     study.write_text(text)
     for name in ("release-1.json", "release-2.json"):
@@ -163,6 +162,7 @@ def shoot_report(browser: Any, folder: Path) -> None:
     to_png = ["pdftoppm", "-r", "90", "-f", "1", "-l", "1", "-singlefile", "-png", "report.pdf", "sheet"]
     subprocess.run(to_png, cwd=folder, check=True)
     shutil.copy(folder / "sheet.png", PICTURES / "report-sheet.png")
+    page.screenshot(path=str(PICTURES / "report-verdict.png"), clip={"x": 0, "y": 0, "width": 1000, "height": 760})
     top = page.locator("#model").bounding_box()["y"] - 10
     clip = {"x": 0, "y": top, "width": 1000, "height": 1500}
     page.screenshot(path=str(PICTURES / "report-model.png"), full_page=True, clip=clip)
@@ -223,7 +223,7 @@ def shoot_studio(browser: Any, address: str) -> None:
     wide.screenshot(path=str(PICTURES / "studio-question.png"), clip={"x": 0, "y": 0, "width": 1280, "height": 480})
     shoot("studio-releases", "releases", "table", 420)
     shoot("studio-model", "releases/release-2.json", "#whatif", 1300)
-    shoot("studio-tables", "releases/release-2.json/tables?a=marital_status&b=relationship", "svg")
+    shoot("studio-tables", "releases/release-2.json/tables?a=marital_status&b=income", "svg")
     shoot("studio-rows", "releases/release-2.json/rows?count=1000", "#drawn")
     shoot("studio-ledgers", "ledgers", "meter")
     shots = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from colonnade.cli import app
 
 PAGE = Path(__file__).resolve().parent / "cli.md"
 
+OFTEN = 3
+"""Commands that take the same parameter, from which on it is explained once."""
 HEAD = """# The command line
 
 This page is written by `python docs/write_cli.py`; a test compares it with the commands. What is in brackets may be
@@ -67,13 +70,18 @@ def page() -> str:
     silent = [f"`{name}`" for name, command in commands if not any("--json" in p.opts for p in command.params)]
     line = f"All but {', '.join(silent)} take `--json`: one JSON object, and nothing else ([keys](#keys-of-json))."
     parts = [HEAD.replace("JSON_LINE", line)]
+    same = Counter(_line(p) for _, command in commands for p in command.params if "--json" not in p.opts)
+    often = [text for text, times in same.items() if times >= OFTEN]
+    parts.append(f"\n## What several commands take\n\n{''.join(often)}")
     for name, command in commands:
         arguments = [p for p in command.params if p.param_type_name == "argument"]
         options = [p for p in command.params if p.param_type_name == "option" and "--json" not in p.opts]
         options = [p for p in options if not p.hidden]
         parts.append(f"\n## `{name}`\n\n{command.help.strip()}\n\n")
-        parts += [f"- `{p.metavar}`: {p.help}\n" for p in arguments]
-        parts += [f"- `{_usage(p)}`: {p.help}\n" for p in options]
+        lines = [*map(_line, arguments), *map(_line, options)]
+        parts += [text for text in lines if text not in often]
+        named = [text.partition(": ")[0].removeprefix("- ") for text in lines if text in often]
+        parts += [f"- {', '.join(named)}\n"] if named else []
     return "".join([*parts, JSON])
 
 
@@ -88,6 +96,12 @@ def _commands(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
 
 def _option(parameter: Any) -> str:
     return str(parameter.opts[0]) if parameter.is_flag else f"{parameter.opts[0]} {parameter.metavar}"
+
+
+def _line(parameter: Any) -> str:
+    """A parameter and what it is."""
+    usage = parameter.metavar if parameter.param_type_name == "argument" else _usage(parameter)
+    return f"- `{usage}`: {parameter.help}\n"
 
 
 def _usage(parameter: Any) -> str:

@@ -44,12 +44,7 @@ policy says otherwise). Epsilon is 1 where nothing else is said. Without a malic
 bits or more.
 
 """
-SHOWN = ("What a malicious partner could read",)
-SHORT = "| study | records | bits | people | policy |\n|---|---|---|---|---|\n"
 FULL = """
-
-## All figures
-
 | study | records | q | whose columns | if it cheats | values | told | read | by fives | left | bits | people | policy |
 |---|---|---|---|---|---|---|---|---|---|---|---|---|
 """
@@ -128,7 +123,7 @@ def studies() -> list[tuple[str, SessionPlan]]:
         ("256 levels", levels_study(6_000, 256)),
     ]
     # Ids that its three files have in common.
-    demo = read_study(ROOT / "demo" / "study.toml").session(14_146)
+    demo = read_study(ROOT / "tests" / "studies" / "income" / "study.toml").session(14_146)
     return [*table2, ("41 columns, K = 2", numeric_study(45_000, 40, 2)), ("the demo", demo), *levels, *less]
 
 
@@ -154,7 +149,7 @@ def refusal(session: SessionPlan, party: str) -> str | None:
 
 
 def main() -> None:
-    rows, short = [], []
+    rows, agreed = [], 0
     for name, session in studies():
         worst = min(session.exposures, key=lambda x: x.key.bits)
         people = max(session.tellings, key=lambda told: told.bits)
@@ -176,8 +171,10 @@ def main() -> None:
             what if sentence is None else f"{what}: `{sentence.split()[0]}`",
         )
         rows.append(f"| {' | '.join(cells)} |")
-        short.append(f"| {' | '.join((*cells[:2], *cells[-3:]))} |")
-    publish("partners", INTRO + SHORT + "\n".join(short) + FULL + "\n".join(rows) + "\n" + HELP, SHOWN)
+        agreed += sentence is None
+    told = f"The default policy agrees to {agreed} of {len(rows)} studies; one categorical column of 100 levels is\n"
+    told += "refused at 60,000 records, and 800 columns of two parties at 80,000.\n"
+    publish("partners", INTRO + told + FULL + "\n".join(rows) + "\n" + HELP)
 
 
 if __name__ == "__main__":

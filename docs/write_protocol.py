@@ -1,8 +1,12 @@
-"""Draws the conversation's tables into docs/protocol.md: `python docs/write_protocol.py`. A test compares them."""
+"""Draws the conversation into docs/protocol.md, its tables into csv files beside: `python docs/write_protocol.py`.
+
+A test compares them.
+"""
 
 from __future__ import annotations
 
-import sys
+import csv
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,18 +15,23 @@ from colonnade.protocol.conversation import PARTY_ROWS, SERVER_ROWS, Event, Tran
 
 PAGE = Path(__file__).with_name("protocol.md")
 ENDS = (Event.ERROR, Event.STOP, Event.LOST, Event.END, Event.END_OPENED, Event.REFUSE)
-"""Drawn in the table alone: they lead to the end from nearly everywhere."""
+"""In the tables alone: they lead to the end from nearly everywhere."""
+ROLES = {"party": PARTY_ROWS, "server": SERVER_ROWS}
 
 
 def drawn(page: str) -> str:
     """The page with its drawings made anew."""
-    for name, rows in (("party", PARTY_ROWS), ("server", SERVER_ROWS)):
-        for what, text in (("table", table(rows)), ("picture", picture(rows))):
-            start, end = f"<!-- {name} {what} -->\n", f"<!-- end of {name} {what} -->"
-            before, _, rest = page.partition(start)
-            _, _, after = rest.partition(end)
-            page = f"{before}{start}{text}{end}{after}"
+    for name, rows in ROLES.items():
+        start, end = f"<!-- {name} picture -->\n", f"<!-- end of {name} picture -->"
+        before, _, rest = page.partition(start)
+        _, _, after = rest.partition(end)
+        page = f"{before}{start}{picture(rows)}{end}{after}"
     return page
+
+
+def tables() -> dict[Path, str]:
+    """The files of transitions, one for each role."""
+    return {PAGE.with_name(f"protocol-{name}.csv"): table(rows) for name, rows in ROLES.items()}
 
 
 def table(rows: Sequence[Transition[Any]]) -> str:
@@ -31,10 +40,11 @@ def table(rows: Sequence[Transition[Any]]) -> str:
     for row in rows:
         after = "the same" if row.state is row.next else row.next.value
         ways.setdefault((row.event, row.asks, row.sends, after), []).append(row.state.value)
-    lines = ["| state | event | asks or notes | sends | next |", "|---|---|---|---|---|"]
-    for (event, asks, sends, after), states in ways.items():
-        lines.append(f"| {', '.join(states)} | {event.value} | {asks} | {sends} | {after} |")
-    return "\n".join(lines) + "\n"
+    out = io.StringIO()
+    lines = csv.writer(out, lineterminator="\n")
+    lines.writerow(["state", "event", "asks or notes", "sends", "next"])
+    lines.writerows([", ".join(states), event.value, *way] for (event, *way), states in ways.items())
+    return out.getvalue()
 
 
 def picture(rows: Sequence[Transition[Any]]) -> str:
@@ -47,5 +57,6 @@ def picture(rows: Sequence[Transition[Any]]) -> str:
 
 
 if __name__ == "__main__":
-    page = PAGE.read_text(encoding="utf-8")
-    sys.exit(0 if PAGE.write_text(drawn(page), encoding="utf-8") else 1)
+    PAGE.write_text(drawn(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    for place, text in tables().items():
+        place.write_text(text, encoding="utf-8")

@@ -102,7 +102,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="colonnade-strikes-") as folder:
         place = Path(folder)
-        with Deployment(ROOT / "demo" / "study.toml", place / "sites") as sites:
+        with Deployment(ROOT / "tests" / "studies" / "income" / "study.toml", place / "sites") as sites:
             for party in PARTIES:
                 sites.fill_in(party, ROOT / "demo" / f"{party}.csv", **MANY_SESSIONS)
             for name in ("server", *PARTIES):

@@ -39,6 +39,7 @@ from docs.sections import publish
 from drills import MANY_SESSIONS
 from experiments.data.adult import BINNED, read_adult
 
+STUDY = ROOT / "tests" / "studies" / "income" / "study.toml"
 PIECE, PACKET, WINDOW = 1 << 15, 1448, 128
 STEPS = ("read", "align", "plan", "products", "submit", "open")
 
@@ -120,7 +121,7 @@ async def serve(network: Network, listen: int, to: int) -> None:
 
 def write_adult(folder: Path) -> Path:
     """The demo's three parties with all of Adult, each file in an order of its own, and numbers that have bins."""
-    text = (ROOT / "demo" / "study.toml").read_text().replace("delta = 0\n", 'delta = 1e-6\npurpose = "all"\n')
+    text = STUDY.read_text().replace("../../../demo/", "").replace("delta = 0\n", 'delta = 1e-6\npurpose = "all"\n')
     for name, column in BINNED.items():
         text = re.sub(rf"({name} = {{.*) }}", rf"\1, bins = {list(column['bins'])} }}", text)
     frame = read_adult().with_row_index("number").with_columns(person="p" + pl.col("number").cast(pl.String))
@@ -162,7 +163,7 @@ def measure(network: Network, sessions: int, deadline: float, adult: bool = Fals
     found: list[Measured] = []
     with (
         tempfile.TemporaryDirectory(prefix="colonnade-wide-") as place,
-        Deployment(write_adult(Path(place)) if adult else ROOT / "demo" / "study.toml", Path(place) / "sites") as sites,
+        Deployment(write_adult(Path(place)) if adult else STUDY, Path(place) / "sites") as sites,
     ):
         data = Path(place) if adult else ROOT / "demo"
         config = json.loads((sites.folder / "server" / "startup" / "fed_server.json").read_text())

@@ -9,14 +9,16 @@ import polars as pl
 
 import colonnade as cn
 
-parties_of_the_demo = cn.Study.read("../demo/study.toml").study.agreement.schema.parties
-declared = {name: column for columns in parties_of_the_demo.values() for name, column in columns.items()}
+occupations = "Tech-support Craft-repair Other-service Sales Exec-managerial Prof-specialty Handlers-cleaners"
+occupations += " Machine-op-inspct Adm-clerical Farming-fishing Transport-moving Priv-house-serv Protective-serv"
+occupations += " Armed-Forces"
+marital = "Married-civ-spouse Divorced Never-married Separated Widowed Married-spouse-absent Married-AF-spouse"
 parties = {
     "employer": cn.Party(
         "../demo/employer.csv",
         {
-            "income": declared["income"],
-            "occupation": declared["occupation"],
+            "income": cn.Binary(["<=50K", ">50K"]),
+            "occupation": cn.Categorical(occupations.split()),
             "age": cn.Numeric(17, 90, (25, 35, 50)),
             "hours_per_week": cn.Numeric(1, 99, (35, 41, 50)),
         },
@@ -25,8 +27,8 @@ parties = {
     "registry": cn.Party(
         "../demo/registry.csv",
         {
-            "sex": declared["sex"],
-            "marital_status": declared["marital_status"],
+            "sex": cn.Binary(["Female", "Male"]),
+            "marital_status": cn.Categorical(marital.split()),
             "education_num": cn.Numeric(1, 16, (9, 10, 13)),
         },
         id="person",

@@ -1,6 +1,7 @@
 """Make the three files of the demo: `python -m experiments.data.make_demo [FOLDER]`, always the same bytes."""
 
 import sys
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ import polars as pl
 
 from experiments.data.adult import read_adult
 
+STUDY = Path(__file__).resolve().parents[2] / "src" / "colonnade" / "demo" / "study.toml"
 SEED = 20201
 PEOPLE = 16_000
 PARTIES: dict[str, list[str]] = {
@@ -32,11 +34,15 @@ def make_demo(frame: pl.DataFrame, seed: int = SEED) -> dict[str, pl.DataFrame]:
     return tables
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, packaged: Path | None = None) -> None:
+    """Write the files with all columns, and the package's with those that the demo's study declares."""
     folder.mkdir(exist_ok=True)
+    declared = tomllib.loads(STUDY.read_text(encoding="utf-8"))["party"]
     for party, table in make_demo(read_adult()).items():
         table.write_csv(folder / f"{party}.csv")
+        if packaged is not None:
+            table.select("person", *declared[party]["columns"]).write_csv(packaged / f"{party}.csv")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path("demo"))
+    main(Path(sys.argv[1])) if len(sys.argv) > 1 else main(Path("demo"), STUDY.parent)

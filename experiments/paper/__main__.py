@@ -162,7 +162,7 @@ def _panel(options: argparse.Namespace) -> int:
         header["not run"] = ", ".join(missing) or "nothing"
     text = listing.csv_text(rows, header)
     if options.write:
-        listing.write(text, panel.markdown, tables.RESULTS / "panel.csv", panel.SHOWN)
+        listing.write(text, panel.markdown, tables.RESULTS / "panel.csv")
         forecast_plot(rows, tables.RESULTS / "panel.png")
     print(panel.markdown(text), end="")
     return 0

@@ -250,8 +250,6 @@ def csv_text(lines: Sequence[Line], command: str, seed: int) -> str:
     return out.getvalue()
 
 
-SHOWN = ("Coverage of the intervals",)
-"""Headings whose tables stay on the page of results."""
 HEAD = f"""# {{title}}
 
 Made by `{{command}}` (seed {{seed}}): {{releases}} fresh releases of {PARTIES} parties for each row ({DROWNED_RELEASES}
@@ -278,7 +276,14 @@ def markdown(lines: Sequence[Line], command: str, seed: int) -> str:
     releases = max((line.releases for line in lines), default=0)
     title = "Coverage on the development panel" if "--panel" in command else "Coverage of the intervals"
     out = HEAD.replace(" \\\n", " ").format(title=title, command=command, seed=seed, releases=releases)
-    return out + "".join(_row(case, [x for x in lines if _case(x) == case]) for case in _cases(lines))
+    if "--panel" in command:
+        # What the columns are stands in the first of the two sections.
+        explained, table = out.index("In each release"), out.index("| data |")
+        out = f"{out[:explained].rstrip()} The rest is as above.\n\n{out[table:]}"
+    often = min((x.share for x in lines if x.given >= ENOUGH), default=1.0)
+    told = f"Least of all: {often:.1%}; below {GOAL:.0%}: {sum(x.refuted for x in lines)} coefficients.\n\n"
+    rows = "".join(_row(case, [x for x in lines if _case(x) == case]) for case in _cases(lines))
+    return out.replace("| data |", f"{told}| data |", 1) + rows
 
 
 def _case(line: Line) -> Case:
@@ -316,4 +321,4 @@ def _row(case: Case, own: Sequence[Line]) -> str:
 def write(lines: Sequence[Line], folder: Path, command: str, seed: int, name: str = "coverage") -> None:
     """Write every line as csv, and the summary as its section of the page of results."""
     (folder / f"{name}.csv").write_text(csv_text(lines, command, seed), encoding="utf-8")
-    publish(name, markdown(lines, command, seed), SHOWN, folder=folder)
+    publish(name, markdown(lines, command, seed), folder=folder)

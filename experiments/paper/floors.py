@@ -105,13 +105,16 @@ def markdown(document: Document) -> str:
         f"Made from utility.csv, of `{document.header['command']}`.",
         "",
         "Accuracy must be at least the floor, an error over its reference at most; a value that is not stands in",
-        "brackets. The first table has means over K (with c = 0 the noise has the same distribution for every K);",
-        "lines of c = 1 and of (epsilon, 1/n) have fewer splits. Not private: on the same splits.",
+        "brackets. The first table has means over K at the largest c; lines of c = 1 and of (epsilon, 1/n) have fewer",
+        "splits. Not private: on the same splits.",
         "",
         "| data | privacy | ε | floor | c | mean over K | not private |",
         "|" + "---|" * 7,
     ]
+    default = {floor: collusion for floor, collusion, _ in standing(document)}
     for floor, collusion, values in standing(document):
+        if collusion != default[floor]:
+            continue
         mean = _told(floor, collusion, fmean(value for _, value in values)) if values else ""
         out.append(f"{_place(floor, collusion)}{mean} | {_without_noise(floor, collusion, rows)} |")
     out += ["", "## By K", ""]

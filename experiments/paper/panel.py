@@ -52,7 +52,7 @@ RELEASES = 20
 BASELINE_RUNS = 2
 STORE = ROOT / ".cache" / "experiments" / "panel.jsonl"
 NON_PRIVATE, BINNED, ORACLE = "non-private", "ours, auto", "oracle"
-SHOWN = ("AUC, compared with no noise",)
+FIRST = "AUC, compared with no noise"
 """Headings whose tables stay on the page of results."""
 BASELINES = ("diffprivlib", "DPSGD", "DP-GD", "AdaSSP")
 EXACT = 1e-3
@@ -389,7 +389,7 @@ def markdown(text: str) -> str:
         "",
     ]
     columns = [(p, e) for p in (PURE, APPROXIMATE) for e in EPSILONS]
-    out += [f"## {SHOWN[0]}", ""]
+    out += [f"## {FIRST}", ""]
     out.append("| AUC gap: ours / oracle | " + " | ".join(f"{p} {e:g}" for p, e in columns) + " |")
     out.append("|---" * (1 + len(columns)) + "|")
     out.append("| goal | " + " | ".join(f"{GOALS[c]:g}" if c in GOALS else "" for c in columns) + " |")
@@ -492,7 +492,7 @@ def weakly_lost(explained: float) -> float:
 
 
 def _forecasts(found: Found, columns: Cells) -> list[str]:
-    """The picture of what plans foretell, and how far they are right."""
+    """The picture of what plans predict, and how far they are right."""
     ratios, weak = [], []
     for key in dict.fromkeys(data for data, *_ in found):
         free = found[(key, NON_PRIVATE, NONE, 0.0)]
@@ -503,9 +503,9 @@ def _forecasts(found: Found, columns: Cells) -> list[str]:
             weak.append(lost / max(weakly_lost(float(row["explained"])), 1e-9))
     more, more_weak = (sum(ratio > 1 for ratio in found) for found in (ratios, weak))
     return [
-        "![share lost, foretold and found](panel.png)",
+        "![share lost, predicted and found](panel.png)",
         "",
-        f"For a label that its columns explain wholly plans foretell too little: {more} of {len(ratios)} cells lost "
+        f"For a label that its columns explain wholly plans predict too little: {more} of {len(ratios)} cells lost "
         f"more than that, in the median {np.median(ratios):.1f} times as much. For one that they explain a tenth of, "
         f"which plans tell beside it and the picture has, {more_weak} of {len(weak)} lost more, in the median "
         f"{np.median(weak):.2f} times as much. Both count the noise on the label's products alone.",

@@ -74,7 +74,7 @@ class Line:
     """Of one rehearsal from the mean of the real fits."""
     trivial: float
     inside: int
-    """Real fits within two foretold spreads of the foretold mean."""
+    """Real fits within two predicted standard deviations of the predicted mean."""
     runs: int
 
 
@@ -235,10 +235,11 @@ def markdown(lines: Sequence[Line], ranges: Sequence[Ranged], command: str) -> s
         "Half of the rows are taken as public and rehearsed on; of the other half 80% are fitted through the protocol",
         f"and 20% test the model. Means over {runs} replicates, each with halves of its own and {RELEASES} simulated",
         'releases. "Farthest" is the largest distance of one rehearsal from the mean of the real fits; the goal for',
-        f'the means is {LIMIT:g}. "Inside" counts real fits within two foretold spreads of the foretold mean.',
+        f'the means is {LIMIT:g}. "Inside" counts real fits within two predicted standard',
+        "deviations of the predicted mean.",
         "",
-        "| data | measure | epsilon | n | rehearsed | real | difference | farthest | spread foretold | spread | inside "
-        "| trivial |",
+        "| data | measure | epsilon | n | rehearsed | real | difference | farthest | spread predicted | spread "
+        "| inside | trivial |",
         "|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for x in lines:

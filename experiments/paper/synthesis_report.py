@@ -45,7 +45,7 @@ makes of the release, given all other columns.
 """
 ALL = f"""
 Purpose "all": noise is spread for all columns. {OWN} A release of margins alone has
-no rows. `planned` is the total variation of tables that the plan foretold from public facts, `forecast` what the
+no rows. `planned` is the total variation of tables that the plan predicted from public facts, `forecast` what the
 release itself says of the rows' TV2; both are to be near TV2.
 
 """

@@ -56,7 +56,7 @@ class Measured:
 
     n: int
     measures: Mapping[str, Measure]
-    """Those that noise does not drown."""
+    """Those that are estimable."""
     curve: tuple[CurvePoint, ...] = ()
 
 
@@ -124,7 +124,7 @@ class Evaluation:
 
     @property
     def asked(self) -> tuple[str, ...]:
-        """The names of what is measured, where noise does not drown it."""
+        """The names of what is measured, where it is estimable."""
         return ("rmse", "r_squared") if self.task.of_number else ("accuracy", "auc", "log_loss", "brier")
 
     def warnings(self, session: SessionPlan) -> list[str]:

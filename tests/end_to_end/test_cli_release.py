@@ -151,7 +151,7 @@ def test_counts_and_sparse_models(release: Path, run: Run, tmp_path: Path) -> No
     [
         (("tables", "nothing"), "there is no released column 'nothing'"),
         (("tables", "hours"), "column hours was released as a number"),
-        (("tables", "rich", "rich"), "a cross table needs two columns"),
+        (("tables", "rich", "rich"), "a contingency table needs two columns"),
         (("synthesize", "--rows", 5, "--out", "x.txt"), "rows are written as .csv or .parquet"),
         (("synthesize", "--rows", 5, "--out", "x.csv", "--given", "rich=maybe"), "column rich has no level 'maybe'"),
         (("synthesize", "--rows", 5, "--out", "x.csv", "--impossible", "rich=yes"), "names two levels"),

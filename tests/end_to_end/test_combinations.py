@@ -77,7 +77,7 @@ def test_a_number_in_the_place_of_its_bins_is_refused_with_traces_before_anythin
 
 
 def test_rows_in_the_file_and_by_a_flag_are_one_study(tmp_path: Path, run: Run) -> None:
-    text = (ROOT / "demo" / "study.toml").read_text()
+    text = (ROOT / "tests" / "studies" / "income" / "study.toml").read_text()
     stated = text.replace("epsilon = 1.0", "epsilon = 1.0\nrows = 14146")
     bare, with_rows = tmp_path / "bare.toml", tmp_path / "rows.toml"
     bare.write_text(text)

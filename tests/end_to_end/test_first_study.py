@@ -24,7 +24,7 @@ PATIENCE = 180.0
 """Seconds for one question or the end of a command, on a machine that may be busy."""
 KEY_ANSWERS = {
     r"Column to be predicted": "clinic.readmitted",
-    r"Epsilon, what a whole record is worth": "4",
+    r"Epsilon, the privacy budget of a whole record": "4",
     r"About how many records": str(ROWS),
     r"column that names a person": "",
     r"registry\.district has few whole numbers": "y",

@@ -222,7 +222,7 @@ def test_a_policy_bounds_what_partners_could_be_told() -> None:
 
 
 def test_the_default_admits_the_demo_and_its_page_says_how_many() -> None:
-    study = read_study(Path(__file__).parents[2] / "demo" / "study.toml")
+    study = read_study(Path(__file__).parents[2] / "tests" / "studies" / "income" / "study.toml")
     # Ids that all three files have in common.
     session = study.session(14_146)
     assert {told.partner: told.people for told in session.tellings} == {"employer": 179, "registry": 137, "bank": 137}

@@ -247,6 +247,9 @@ def test_the_protocol_page_is_drawn_from_the_table_that_drives_the_code() -> Non
 
     page = write_protocol.PAGE.read_text(encoding="utf-8")
     assert page == write_protocol.drawn(page), "run python docs/write_protocol.py"
+    for place, text in write_protocol.tables().items():
+        assert place.read_text(encoding="utf-8") == text, "run python docs/write_protocol.py"
+        assert f"({place.name})" in page
     for message in Step:
         assert f"| {message.name} |" in page, f"docs/protocol.md must tell of {message.name}"
 

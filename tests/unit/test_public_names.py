@@ -26,6 +26,7 @@ PATHS = {
     "colonnade.analysis.released": {"Released"},
     "colonnade.analysis.request": {"ModelRequest"},
     "colonnade.analysis.solve": {"FittedModel", "solve"},
+    "colonnade.cli.demo": {"judge_model"},
     "colonnade.analysis.synthesis": {"fit_release", "synthesize"},
     "colonnade.analysis.tables": {"Tables"},
     "colonnade.cli": {"app", "main"},

@@ -1,4 +1,4 @@
-"""What a reader of a model has to know of its columns: which would tell the label by themselves, which noise drowns."""
+"""What to know of a model's columns: which would tell the label by themselves, which are lost in noise."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class Interval:
     factor: float
     """How many times as wide as sampling alone would make it."""
     given: bool
-    """Whether the numbers are to be leant on; if not, noise drowns the coefficient."""
+    """Whether the numbers are to be leant on; if not, the coefficient is not estimable."""
 
 
 @dataclass(frozen=True)

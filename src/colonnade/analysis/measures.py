@@ -306,7 +306,7 @@ class Sum:
 def error_measures(n: int, errors: Sum, about: Sum, scale: float, typical: float) -> dict[str, Measure]:
     """By the sum of squared errors, and that of the label about what it was where the model was made.
 
-    The root mean error is in units of the label. What noise drowns is left out: whether it does is judged by the noise
+    The root mean error is in units of the label. What is not estimable is left out: that is judged by the noise
     and not by what it hit, for what is told only when it came out large is too large. `typical` is the label's
     variance as if it were even.
     """

@@ -117,7 +117,7 @@ class Synthetic:
             )
         if self.unknown:
             out.append(
-                f"{', '.join(self.unknown)}: left out, since mean or variance was not released or drowns in noise "
+                f"{', '.join(self.unknown)}: left out, since mean or variance was not released or is not estimable "
                 "(that of a numeric label is released by label_square = true)."
             )
         if self.whole:
@@ -159,8 +159,8 @@ def fit_release(tables: Tables, seed: int = 0, impossible: Sequence[tuple[Cell, 
 def require_dependence(tables: Tables) -> None:
     """Refuse rows that are not expected to be better than independent columns with exact margins.
 
-    What the plan foretold decides, from the same noise: rows that it promised are drawn, and say what the release knows
-    of them. Where it had warned, the release may still show that columns depend more than was foretold.
+    What the plan predicted decides, from the same noise: such rows are drawn, and say what the release knows
+    of them. Where it had warned, the release may still show that columns depend more than was predicted.
     """
     tables.released.require_pairs("rows of it would have independent columns")
     if not tables.released.tables:

@@ -1,4 +1,4 @@
-"""Margins and cross tables of a release, denoised, with 95% intervals for the rows' own counts.
+"""One-way and contingency tables of a release, denoised, with 95% intervals for the rows' own counts.
 
 The count is the most plausible one: margins combined over all tables, dependence shrunk by the noise that is known. The
 interval is that of the unshrunk count, and covers the exact count of the rows in 95 of 100 releases, whatever it is.
@@ -175,7 +175,7 @@ class Tables:
         """The table of two columns."""
         released, layout = self.released, self.released.layout
         if i == j:
-            raise ReleaseError(f"a cross table needs two columns, got {released.short(i)} twice")
+            raise ReleaseError(f"a contingency table needs two columns, got {released.short(i)} twice")
         if not released.has_table(i, j):
             raise ReleaseError(f"the release holds no table of {released.short(i)} and {released.short(j)}")
         rows, columns = layout.span(i), layout.span(j)

@@ -1,4 +1,4 @@
-"""The front door for Python and notebooks: `import colonnade as cn`, then `cn.Study.read("study.toml").fit()`."""
+"""The interface for Python and notebooks: `import colonnade as cn`, then `cn.Study.read("study.toml").fit()`."""
 
 from importlib import import_module
 from typing import Any

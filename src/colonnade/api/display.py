@@ -1,4 +1,4 @@
-"""How every object of the front door shows itself: as text in a terminal, as tables and pictures in a notebook."""
+"""How every object of the interface shows itself: as text in a terminal, as tables and pictures in a notebook."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ class ModelEvaluation(Framed):
         The number of records.
     frame : polars.DataFrame
         One line for each measure: its value, a 95% interval about these very records, and the trivial answer's. What
-        noise drowns is null.
+        is not estimable is null.
     """
 
     def __init__(self, answer: Answer, n: int) -> None:

@@ -125,7 +125,7 @@ class Model(Shown):
     def conf_int(self, level: float = 0.95) -> pl.DataFrame:
         """Intervals in the units of the data: feature, base, estimate, low, high and whether they are reliable.
 
-        What noise drowns has no numbers. They are of the full model or of a reduced one, and empty where a model has
+        What is not estimable has no numbers. They are of the full model or a reduced one, and empty where a model has
         none: `summary()` says why.
 
         Parameters
@@ -195,7 +195,7 @@ class Model(Shown):
     def intervals(self) -> Intervals | None:
         """95% intervals as encoded, of the full model or of a reduced one; None for models that have none.
 
-        They are computed when first asked for; what noise drowns has nan in the place of numbers. `conf_int` has the
+        They are computed when first asked for; what is not estimable has nan for numbers. `conf_int` has the
         same in the units of the data.
         """
         found = None if self._request is None else self._request.intervals()
@@ -307,7 +307,7 @@ class ModelSummary(Shown):
     frame : polars.DataFrame
         One line for each coefficient: feature, party, in the data's units, as encoded, odds ratio.
     intervals : polars.DataFrame or None
-        One line for each interval, in the data's units; empty numbers where noise drowns the coefficient.
+        One line for each interval, in the data's units; empty numbers where the coefficient is not estimable.
     """
 
     def __init__(self, model: Model) -> None:

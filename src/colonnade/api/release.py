@@ -212,12 +212,12 @@ class Release(Shown):
         return Tables.of(Released(self.released))
 
     def tables(self, a: str | None = None, b: str | None = None, *, seed: int = 0) -> ReleasedTables:
-        """Margins and cross tables across organisations, denoised, with 95% intervals.
+        """One-way and contingency tables across organisations, denoised, with 95% intervals.
 
         Parameters
         ----------
         a, b : str, optional
-            One column for its margin, two for their cross table; none for all margins, numbers and dependences.
+            One column for its margin, two for their contingency table; none for all margins, numbers and dependences.
         seed : int
             Of the test of independence: the same seed gives the same answer.
         """

@@ -193,7 +193,7 @@ class Study(Shown):
         strict: bool = False,
         **compare: Any,
     ) -> StudyRehearsal | ExpectedRange:
-        """Foretell how good the model will be, by simulating the noise. Nothing is spent, no party's data is read.
+        """Predict how good the model will be, by simulating the noise. Nothing is spent, no party's data is read.
 
         Parameters
         ----------

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ReleasedTables(Shown):
-    """Margins and cross tables of a release, denoised, with 95% intervals: what `Release.tables` gives.
+    """One-way and contingency tables of a release, denoised, with 95% intervals: what `Release.tables` gives.
 
     Attributes
     ----------

@@ -34,7 +34,9 @@ def new(
     name: Annotated[str | None, option("--name", "TEXT", "The study's name; the folder's if not given.")] = None,
     label: Annotated[str | None, option("--label", "PARTY.COLUMN", "The column to be predicted.")] = None,
     task: Annotated[Regression | None, option("--task", "linear|logistic", "By the label's kind if not given.")] = None,
-    epsilon: Annotated[float | None, option("--epsilon", "E", "What a whole record is worth; 1 if not given.")] = None,
+    epsilon: Annotated[
+        float | None, option("--epsilon", "E", "Privacy budget of a whole record; 1 if not given.")
+    ] = None,
     delta: Annotated[float, option("--delta", "D", "0: pure.")] = 0.0,
     rows: Annotated[int | None, option("--rows", "N", "About how many records all parties have in common.")] = None,
     public_data: Annotated[
@@ -154,7 +156,7 @@ def _task(parties: Sequence[DraftParty], label: str | None, task: Regression | N
 def _epsilon(asking: bool) -> float:
     if not asking:
         return 1.0
-    return float(typer.prompt("Epsilon, what a whole record is worth", default=1.0, type=float))
+    return float(typer.prompt("Epsilon, the privacy budget of a whole record", default=1.0, type=float))
 
 
 def _rows(parties: Sequence[DraftParty], asking: bool) -> int | None:

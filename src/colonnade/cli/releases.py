@@ -88,14 +88,14 @@ def report(release: ReleaseFile, html: Html = None, ledger: LedgerFiles = None, 
 def tables(
     release: ReleaseFile,
     columns: Annotated[
-        list[str] | None, argument("[A [B]]", "One column, or two for their cross table; all if none.")
+        list[str] | None, argument("[A [B]]", "One column, or two for their contingency table; all if none.")
     ] = None,
     csv: Annotated[bool, flag("--csv", "Print lines of comma-separated values and nothing else.")] = False,
     html: Html = None,
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
-    """Show margins and cross tables across organisations, denoised, with 95% intervals. It costs no privacy."""
+    """Show one-way and contingency tables across organisations, denoised, with 95% intervals. It costs no privacy."""
     from colonnade.api.release import Release
     from colonnade.foundation.files import places
     from colonnade.report.pages import answer_html

@@ -28,8 +28,10 @@ from colonnade.foundation.errors import DataError, StudyError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from colonnade.foundation.randomness import Randomness
     from colonnade.planning.session_plan import SessionPlan
     from colonnade.report.results import Answer
+    from colonnade.study import StudySpec
 
 Compare = Annotated[
     list[str] | None,
@@ -95,7 +97,7 @@ def rehearse(
     html: Html = None,
     json: Json = False,
 ) -> None:
-    """Foretell how good the model will be, with its spread, by simulating the noise. Nothing is spent.
+    """Estimate how good the model will be, and how much that varies, by simulating the noise. Nothing is spent.
 
     On public rows that you name; without any, a range from the schema alone, over stated strengths of signal.
     """
@@ -146,7 +148,7 @@ def fit(
     out: Annotated[Path | None, path_option("--out", f"Release file to write; {DEFAULT_RELEASE} if not given.")] = None,
     model: Annotated[Path | None, path_option("--model", "Model file to write, for predict.")] = None,
     epsilon: Annotated[
-        float | None, option("--epsilon", "E", "What a whole record is worth, in the place of the study's.")
+        float | None, option("--epsilon", "E", "Privacy budget of a whole record, in the place of the study's.")
     ] = None,
     rows: Rows = None,
     force: Force = False,
@@ -168,52 +170,73 @@ def fit(
     evidence: Evidence = None,
 ) -> None:
     """Run a study with all parties in this process, on their files, and spend its epsilon once."""
-    from colonnade import runs
-    from colonnade.analysis.request import ModelRequest
-    from colonnade.check import check_study
-    from colonnade.cli.terminal import Terminal, tell_unsettled
-    from colonnade.foundation.files import places, release_place
-    from colonnade.model import publish, write_model
-    from colonnade.pool import open_workers
-    from colonnade.report.answers.fit import run_of
-    from colonnade.report.answers.plan import planned
-    from colonnade.report.cost import expected_cost
-    from colonnade.report.progress import Steps
-    from colonnade.runs import RunOptions
-    from colonnade.simulation import seeded
-    from colonnade.study import read_study
+    with stoppable():
+        from colonnade.simulation import seeded
+        from colonnade.study import read_study
 
-    try:
-        randomness = None if seed is None else seeded(seed)
-    except StudyError as error:
-        raise typer.BadParameter(str(error)) from None
-    checked = read_study(study, rows, epsilon)
-    place = out or DEFAULT_RELEASE
-    if model is not None and model.absolute() == place.absolute():
-        raise typer.BadParameter("--out and --model must name two files")
-    with places(release_place(place, force), model) as (release_file, model_file), stoppable() as written:
-        with open_workers(workers, cluster, device) as crew, Steps(stderr()) as steps:
-
-            def plan_of(session: SessionPlan) -> Answer:
-                return planned(session, expected_cost(session, checked.alignment), alone=False)
-
-            terminal = Terminal(steps, plan_of, strict=strict, full=full and not json, may_ask=not json)
-            terminal.file, terminal.written = release_file, written
-            try:
-                fitted = runs.fit(checked, RunOptions(randomness, approve or [], crew, evidence, strict), terminal)
-            except DataError:
-                # Whatever else would refuse the run, so that nobody mends one thing at a time.
-                found = check_study(checked, strict) if not json else None
-                if found is not None and sum(finding.fault for finding in found.findings) > 1:
-                    steps.print_between(stderr(), *found.lines)
-                raise
-        tell_unsettled(fitted)
-        wanted = ModelRequest(fitted.release)
-        public = publish(fitted.release, wanted.model(None), wanted.notes)
-        model_file.write(write_model(public))
-    show(run_of(fitted, public, wanted.certainty(), release_file.path or place, model, checked.aligned), json, full)
+        try:
+            randomness = None if seed is None else seeded(seed)
+        except StudyError as error:
+            raise typer.BadParameter(str(error)) from None
+        place = out or DEFAULT_RELEASE
+        if model is not None and model.absolute() == place.absolute():
+            raise typer.BadParameter("--out and --model must name two files")
+        checked, crew = read_study(study, rows, epsilon), (workers, cluster, device)
+    answer = fit_into(place, model, checked, randomness, approve or [], crew, evidence, strict, force, full, json)
+    show(answer, json, full)
     if not json:
         tell_evidence(evidence)
+
+
+def fit_into(
+    place: Path,
+    model: Path | None,
+    study: StudySpec,
+    randomness: Randomness | None = None,
+    approved: Sequence[str] = (),
+    crew: tuple[int | None, str | None, str] = (None, None, "cpu"),
+    evidence: Path | None = None,
+    strict: bool = False,
+    force: bool = False,
+    full: bool = False,
+    json: bool = False,
+) -> Answer:
+    """Run a study into a release file and a model file."""
+    with stoppable() as written:
+        from colonnade import runs
+        from colonnade.analysis.request import ModelRequest
+        from colonnade.check import check_study
+        from colonnade.cli.terminal import Terminal, tell_unsettled
+        from colonnade.foundation.files import places, release_place
+        from colonnade.model import publish, write_model
+        from colonnade.pool import open_workers
+        from colonnade.report.answers.fit import run_of
+        from colonnade.report.answers.plan import planned
+        from colonnade.report.cost import expected_cost
+        from colonnade.report.progress import Steps
+        from colonnade.runs import RunOptions
+
+        with places(release_place(place, force), model) as (release_file, model_file):
+            with open_workers(*crew) as workers, Steps(stderr()) as steps:
+
+                def plan_of(session: SessionPlan) -> Answer:
+                    return planned(session, expected_cost(session, study.alignment), alone=False)
+
+                terminal = Terminal(steps, plan_of, strict=strict, full=full and not json, may_ask=not json)
+                terminal.file, terminal.written = release_file, written
+                try:
+                    fitted = runs.fit(study, RunOptions(randomness, approved, workers, evidence, strict), terminal)
+                except DataError:
+                    # Whatever else would refuse the run, so that nobody mends one thing at a time.
+                    found = check_study(study, strict) if not json else None
+                    if found is not None and sum(finding.fault for finding in found.findings) > 1:
+                        steps.print_between(stderr(), *found.lines)
+                    raise
+            tell_unsettled(fitted)
+            wanted = ModelRequest(fitted.release)
+            public = publish(fitted.release, wanted.model(None), wanted.notes)
+            model_file.write(write_model(public))
+        return run_of(fitted, public, wanted.certainty(), release_file.path or place, model, study.aligned)
 
 
 def schema(

@@ -210,7 +210,7 @@ def draft_study(head: Mapping[str, Any], parties: Sequence[DraftParty], public: 
         f"name = {toml_value(study['name'])}",
         f'task = {toml_value(study["task"])}  # "logistic" for a label of two levels, "linear" for a number',
         f"label = {toml_value(study['label'])}  # the column to be predicted, as party.column",
-        f"epsilon = {toml_value(head.get('epsilon', 1.0))}  # what a whole record is worth: smaller is more private",
+        f"epsilon = {toml_value(head.get('epsilon', 1.0))}  # budget of a whole record: smaller is more private",
         f"delta = {toml_value(head.get('delta', 0))}  # 0, or far below 1 / n for less noise",
         f"rows = {toml_value(head.get('rows') or OPEN)}  # about how many records all have in common, by which "
         "numbers are cut into bins; or leave the line out",

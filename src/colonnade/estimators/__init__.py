@@ -1,4 +1,4 @@
-"""The scikit-learn front door: vertical regressions on one data frame whose columns belong to several parties."""
+"""The scikit-learn interface: vertical regressions on one data frame whose columns belong to several parties."""
 
 from colonnade.estimators.linear import VerticalLinearRegression, VerticalPoissonRegressor
 from colonnade.estimators.logistic import VerticalLogisticRegression

@@ -1,4 +1,4 @@
-"""Linear regression behind the scikit-learn front door."""
+"""Linear regression behind the scikit-learn interface."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logistic regression behind the scikit-learn front door."""
+"""Logistic regression behind the scikit-learn interface."""
 
 from __future__ import annotations
 

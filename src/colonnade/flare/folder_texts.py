@@ -36,7 +36,7 @@ _PARTY = """
 2. Read `{study_file}`: what is computed, from which of your columns, within which bounds. It must be the study that you
    agreed to; a plan of any other study is refused.
 3. Write into `{site}` where your data lies, and read `{policy}`: what you agree to, and the most that may be spent.
-   A privacy officer signs for these two files. They are read on this machine only.
+   A data protection officer signs for these two files. They are read on this machine only.
 4. Run `./start.sh` and leave it running. It connects to {address} (outgoing, TCP) and to nothing else.
    Each session is checked against `{policy}`, booked in the ledger before anything leaves, and told here.
 5. After a session: `colonnade ledger show ledger.sqlite`, and the release in `releases/`.

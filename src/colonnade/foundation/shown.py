@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from itertools import islice
 from typing import Any
@@ -65,3 +66,9 @@ def rounded(value: float) -> str:
     """A positive number to two digits, as a person writes it."""
     two = float(f"{value:.2g}")
     return f"{two:,.0f}" if 1000 <= two < 1e15 else f"{two:g}"
+
+
+def ratio_text(value: float) -> str:
+    """A ratio to three digits; near 1 with two of what it differs by, for there lies what it says."""
+    off = abs(value - 1)
+    return f"{value:.{1 - math.floor(math.log10(off))}f}" if 1e-9 < off < 0.1 else f"{value:.3g}"

@@ -1,4 +1,4 @@
-"""What a plan's noise will do to the model, foretold from public facts before anything is spent."""
+"""What a plan's noise will do to the model, predicted from public facts before anything is spent."""
 
 from __future__ import annotations
 

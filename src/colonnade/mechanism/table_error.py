@@ -1,4 +1,4 @@
-"""How far released tables will be from the rows' own, foretold from public facts: numbers of levels, noise and n.
+"""How far released tables will be from the rows' own, predicted from public facts: numbers of levels, noise and n.
 
 A cell of two columns departs from independence by d ~ N(0, r^2 v_a v_b), v = p (1 - p). Seen with noise s and shrunk,
 it keeps an error of variance s^2 u / (s^2 + u), u = r^2 v_a v_b; the margins under it are known from all tables of a

@@ -45,7 +45,7 @@ class Leakage:
 
     def tell(self) -> str:
         """What could be read, in one sentence."""
-        who, cheat = " and ".join(self.cheaters), "cheats" if len(self.cheaters) == 1 else "cheat together"
+        who, cheat = " and ".join(self.cheaters), "cheats" if len(self.cheaters) == 1 else "deviate together"
         return (
             f"if {who} {cheat}, the {self.values:,} opened values of a column of {self.partner} can tell up to "
             f"{self.key.coefficients:,} of the {self.key.coefficients + self.key.dimension:,} coefficients of its key"

@@ -24,7 +24,8 @@ from colonnade.foundation.errors import (
 
 BOOKED_COUNTS = (
     "what is booked counts as spent; once more than `collusion` other parties show ledgers in which the session is "
-    "void or missing, an officer may take it back: colonnade ledger settle LEDGER --session ID --as void --reason TEXT"
+    "void or missing, its data protection officer may take it back: "
+    "colonnade ledger settle LEDGER --session ID --as void --reason TEXT"
 )
 """Of a booking whose end nobody has said: a party books before it submits, so that such ledgers prove that too little
 was submitted to be opened. Terminal, doctor and docs have this text."""

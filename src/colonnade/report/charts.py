@@ -9,15 +9,15 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-WIDTH = 720  # points: a page of text
+WIDTH = 560  # points: what a phone shows whole, with letters that can be read
 NARROW = 400
-"""Of a picture that a phone shows whole."""
+"""Of a picture beside a text."""
 SCALE = (0.01, 100.0)
 """Ends of the scale of epsilon."""
-LABELS = 244  # points: room for a name, and for a value behind its bar
-VALUES = 84  # points: a number of five digits
+LABELS = 206  # points: room for a name, and for a value behind its bar
+VALUES = 76  # points: a number of five digits
 ROW = 24  # points: a line of text with room
-LONGEST = 30
+LONGEST = 23
 """Characters of a name that fit beside a bar."""
 
 
@@ -30,6 +30,8 @@ class Bar:
     told: str
     hint: str
     strong: bool = False
+    hollow: bool = False
+    """Of a value that noise could explain."""
 
 
 @dataclass(frozen=True)
@@ -76,16 +78,17 @@ def _bar(bar: Bar, y: int, room: int, top: float) -> str:
 def signed_bars(items: Sequence[Bar], title: str, description: str) -> Markup:
     """Bars to the left and right of zero."""
     far = max((abs(b.value or 0.0) for b in items), default=0.0) or 1.0
-    room = (WIDTH - LABELS) / 2 - 70
-    zero = LABELS + 70 + room
+    room = (WIDTH - LABELS) / 2 - 66
+    zero = LABELS + 66 + room
     parts, y = [], 4
     for bar in items:
         length = room * abs(bar.value or 0.0) / far
         left = zero - length if (bar.value or 0.0) < 0 else zero
         anchor, at = ("end", left - 6) if (bar.value or 0.0) < 0 else ("start", left + length + 6)
+        kind = "bar hollow" if bar.hollow else "bar"
         parts.append(
             f'<g><title>{escape(bar.hint)}</title><text class="name" x="{LABELS - 10}" y="{y + 14}">'
-            f'{escape(short_name(bar.name))}</text><rect class="bar" x="{left:.1f}" y="{y + 3}" '
+            f'{escape(short_name(bar.name))}</text><rect class="{kind}" x="{left:.1f}" y="{y + 3}" '
             f'width="{max(length, 1):.1f}" height="14" rx="2"/>'
             f'<text class="value" x="{at:.1f}" y="{y + 14}" text-anchor="{anchor}">{escape(bar.told)}</text></g>'
         )
@@ -118,7 +121,8 @@ def whiskers(items: Sequence[IntervalBar], title: str, description: str) -> Mark
             f'<g><title>{escape(item.hint)}</title><text class="name" x="{LABELS - 10}" y="{y + 14}">'
             f'{escape(short_name(item.name))}</text><line class="whisker" x1="{x(item.low):.1f}" '
             f'x2="{x(item.high):.1f}" y1="{middle}" y2="{middle}"/>'
-            f'<circle class="mark" cx="{x(item.mark):.1f}" cy="{middle}" r="4"/>'
+            f'<circle class="{"mark hollow" if item.low <= 0 <= item.high else "mark"}" cx="{x(item.mark):.1f}" '
+            f'cy="{middle}" r="4"/>'
             f"{second}</g>"
         )
         y += ROW - 2
@@ -246,4 +250,6 @@ def noise_picture(plan: Mapping[str, Any], most: int) -> Markup:
 
 
 def short_name(name: str, longest: int = LONGEST) -> str:
-    return name if len(name) <= longest else name[: longest - 1] + "…"
+    """A name without its middle: long names often differ at their ends."""
+    left = (longest - 1) // 2
+    return name if len(name) <= longest else f"{name[:left]}…{name[left + 1 - longest :]}"

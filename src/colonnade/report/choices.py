@@ -30,7 +30,7 @@ class Choice:
     label_noise: float
     """Standard deviation of the noise on a released product with the label; the largest, where they differ."""
     explained: float | None
-    """The share that is left of what a weak model would explain without noise; None where it is not foretold."""
+    """The share that is left of what a weak model would explain without noise; None where there is no prediction."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Options:
 
     @cached_property
     def alternatives(self) -> list[Alternative]:
-        """What a tiny delta, and no collusion, would buy; and fewer columns, where noise drowns many of them."""
+        """What a tiny delta, and no collusion, would buy; and fewer columns, where the noise exceeds many of them."""
         session = self.session
         agreement, noise = session.agreement, _label_noise(session.plan)
         changed: list[tuple[str, Agreement, str]] = []
@@ -109,13 +109,13 @@ class Options:
         if isinstance(session.query, Label):
             return "pairs of features would be mostly noise, and without them the label's products have less of it"
         if isinstance(session.query, Traced):
-            return "X'X would drown in noise, and without it X'y has less"
-        told = "the pairs of features are foretold to help more than their noise costs"
-        near = '; release = "label" is foretold to leave nearly as much, and varies less' if self._near() else ""
+            return "the noise on X'X would exceed it, and without X'X there is less on X'y"
+        told = "products of features are predicted to help more than their noise costs"
+        near = '; release = "label" is predicted to leave nearly as much, and varies less' if self._near() else ""
         return f"{told}, or nothing would be left either way{near}"
 
     def _near(self) -> bool:
-        """Whether label tables alone are foretold to leave nearly as much as all products, mostly noise then."""
+        """Whether label tables alone are predicted to leave nearly as much as all products, mostly noise then."""
         found = {c.release: c.explained for c in self.choices}
         full, label = found.get("full"), found.get("label")
         return full is not None and label is not None and label > full / NEAR

@@ -1,4 +1,4 @@
-"""The privacy-utility curve that a plan foretells: the same study planned at smaller and larger epsilons."""
+"""The privacy-utility curve that a plan predicts: the same study planned at smaller and larger epsilons."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 LONGEST_LEVELS = 12
 """A column with more levels names them in the annex's folds alone."""
 LARGEST_FACTOR = 1e4
-"""A larger factor on someone's odds is no promise worth a number."""
+"""A larger factor on someone's odds is no guarantee worth a number."""
 
 
 def odds_text(epsilon: float | None) -> str:
@@ -150,7 +150,6 @@ def release_page(release: ReleaseRecord, around: PageContext | None = None) -> s
     agreement, plan = Agreement.of(release.agreement), release.plan
     public, sure = around.answered or own_model(release)
     shown = plan_context(plan, agreement)
-    told_apart = sum(one.low * one.high > 0 for one in sure.given)
     told = flaws(release.provenance, plan["epsilon"])
     verdict = broken(told, release.provenance["seeded"])
     verdict += [Sentence("warn", "The stated epsilon does not hold:", f"{d.sentence}.") for d in defects_of(release)]
@@ -161,7 +160,12 @@ def release_page(release: ReleaseRecord, around: PageContext | None = None) -> s
         "verdict": [
             *verdict,
             budget(plan, around.spending, True),
-            reliance(told_apart, len(sure.given), len(sure.coefficients)),
+            reliance(
+                len(sure.signed),
+                len(sure.given),
+                len(sure.coefficients),
+                None if sure.full else len(public.model.features),
+            ),
         ],
         "doors": around.doors,
         "footer": page_footer("Release", public.release),
@@ -240,7 +244,7 @@ def _seen(plan: Mapping[str, Any]) -> Listing:
         for view in views_of(plan)
     ]
     columns = (
-        Heading("who looks", "view"),
+        Heading("adversary", "view"),
         Heading("sees", "sees"),
         Heading("epsilon of a record", "epsilon", epsilon_text, True, ABSENT),
         Heading("odds change by at most", "epsilon", odds_text, True, Words(odds_text(None))),
@@ -265,7 +269,7 @@ def views_of(plan: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def epsilon_picture(plan: Mapping[str, Any]) -> Markup:
-    """Epsilon by whose data and who looks; views with one number share a bar."""
+    """Epsilon for each party's columns, by adversary; views with one number share a bar."""
     views = [v["view"] for v in views_of(plan)]
     rows = [(f"data of {name}", party["epsilon"], False) for name, party in plan["parties"].items()]
     rows.append(("a whole record", plan["record"], True))
@@ -285,7 +289,7 @@ def epsilon_picture(plan: Mapping[str, Any]) -> Markup:
     if alike:
         groups = [("", [bar for _, found in groups for bar in found])]
     told = "; ".join(bar.hint for _, found in groups for bar in found)
-    return bars(groups, "Epsilon by whose data and who looks", told)
+    return bars(groups, "Epsilon for each party's columns, by adversary", told)
 
 
 def curve_context(agreement: Agreement, rows: int, epsilon: float) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Margins, heat maps of cross tables and the dependence tree as inline SVG."""
+"""Margins, heat maps of contingency tables and the dependence tree as inline SVG."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ WIDEST, ROOMY = 76, 44
 DEEPEST_COLOUR = 0.6
 """Ink stays readable on it."""
 LONGEST = 24  # characters of a name beside a cell
-RADIUS = 150  # points: names fit around it on a page
+RADIUS, NAMES = 130, 17
+"""Points, and characters of a name: they fit around it."""
 _short = partial(short_name, longest=LONGEST)
 
 
@@ -60,20 +61,20 @@ def heat_map(cross: CrossTable) -> Markup:
 
 
 def tree_picture(tree: Sequence[Dependence]) -> Markup:
-    """The dependence tree on a circle: thicker lines tell more, dashed ones could be chance."""
+    """The dependence tree on a circle: thicker lines have a larger least dependence, dashed ones could be chance."""
     names = _around(tree)
     middle, height = WIDTH / 2, 2 * RADIUS + 90
     place = {
-        name: (middle + 1.5 * RADIUS * sin(2 * pi * k / len(names)), height / 2 - RADIUS * cos(2 * pi * k / len(names)))
+        name: (middle + RADIUS * sin(2 * pi * k / len(names)), height / 2 - RADIUS * cos(2 * pi * k / len(names)))
         for k, name in enumerate(names)
     }
-    top = max((d.information for d in tree), default=1.0) or 1.0
+    top = max((d.low for d in tree), default=1.0) or 1.0
     parts = []
     for d in tree:
         (x1, y1), (x2, y2) = place[d.names[0]], place[d.names[1]]
         dash = ' stroke-dasharray="5 4"' if d.p_value > 0.05 else ""
         hint = f"{d.names[0]} and {d.names[1]}: {information_text(d)}, p {d.p_value:.3f}"
-        width = 1.5 + 8.0 * (d.information / top) ** 0.5
+        width = 1.5 + 8.0 * (max(d.low, 0.0) / top) ** 0.5
         parts.append(
             f'<g><title>{escape(hint)}</title><line class="edge" stroke-width="{width:.1f}"{dash} '
             f'x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/></g>'
@@ -84,7 +85,8 @@ def tree_picture(tree: Sequence[Dependence]) -> Markup:
         below = 4 if anchor != "middle" else -12 if y < height / 2 else 22
         parts.append(f'<circle class="mark" cx="{x:.1f}" cy="{y:.1f}" r="6"/>')
         parts.append(
-            f'<text x="{x + shift:.1f}" y="{y + below:.1f}" text-anchor="{anchor}">{escape(_short(name))}</text>'
+            f'<text x="{x + shift:.1f}" y="{y + below:.1f}" text-anchor="{anchor}">'
+            f"{escape(short_name(name, NAMES))}</text>"
         )
     told = "; ".join(f"{d.names[0]} - {d.names[1]} {d.information:.3f}" for d in tree)
     return drawing(height, "Dependence tree", told, parts)

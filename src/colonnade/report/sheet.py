@@ -15,7 +15,7 @@ from colonnade.planning.agreement import Agreement
 from colonnade.report.charts import epsilon_scale
 from colonnade.report.results import Heading, Listing, Words
 from colonnade.report.spending import Spending
-from colonnade.report.text import epsilon_text, sentence, share_text
+from colonnade.report.text import epsilon_text, reliable_text, sentence, share_text
 from colonnade.report.tidy import listed
 
 TIERS = ((1.0, "strong"), (10.0, "moderate"), (inf, "weak"))
@@ -157,7 +157,7 @@ def _scale(plan: Mapping[str, Any], epsilon: float) -> Markup:
 
 
 def promise(plan: Mapping[str, Any], views: Sequence[Mapping[str, str]], odds: str, done: bool) -> list[Sentence]:
-    """Against whom the promise holds, and against whom there is none."""
+    """Against whom the guarantee holds, and against whom there is none."""
     held = [v for v in views if plan["record"][v["view"]] is not None]
     missing = [v["name"] for v in views if plan["record"][v["view"]] is None]
     epsilon = worst_epsilon(plan)
@@ -166,7 +166,7 @@ def promise(plan: Mapping[str, Any], views: Sequence[Mapping[str, str]], odds: s
         whom = listed([_who(v) for v in held])
         strength = f"Epsilon {epsilon_text(epsilon)} is {'a ' if tier_of(epsilon) != 'weak' else 'only a '}"
         limit = f"the odds of any guess about one person change by at most {odds}" if odds[0] == "×" else odds
-        text = f"{strength}{tier_of(epsilon)} promise. Against {whom}, {limit}."
+        text = f"{strength}{tier_of(epsilon)} guarantee. Against {whom}, {limit}."
         out.append(Sentence("good" if epsilon <= 10 else "warn", "One person stays hidden.", text))
     if missing:
         text = f"What {listed(missing)} {'learned' if done else 'would learn'} about one person has no limit."
@@ -195,16 +195,12 @@ def budget(plan: Mapping[str, Any], spending: Mapping[str, Spending], done: bool
     return Sentence("good", "Within budget.", f"The data of {listed(list(spending))} {stays} within its cap.{rest}")
 
 
-def reliance(told_apart: int, given: int, coefficients: int) -> Sentence:
-    """What the model can be leant on for."""
-    if not given:
-        text = "Noise leaves no coefficient with an interval to lean on; the model may still predict, as a whole."
-        return Sentence("note", "Read no single coefficient.", text)
+def reliance(told_apart: int, given: int, coefficients: int, predictors: int | None = None) -> Sentence:
+    """What the model can be leant on for; `predictors` are those of the model where intervals are of a reduced one."""
     if not told_apart:
-        text = f"The release tells the sign of none of the {coefficients} coefficients that it was asked for."
-        return Sentence("note", "Read no single coefficient.", text)
-    text = f"The release tells the sign of {told_apart} of {coefficients} coefficients; the others may have either."
-    return Sentence("good", "What to rely on.", text)
+        text = reliable_text(0, coefficients, predictors) if given else "No coefficient has an interval"
+        return Sentence("note", "Read no single coefficient.", f"{text}; the model may still predict, as a whole.")
+    return Sentence("good", "What to rely on.", f"{reliable_text(told_apart, coefficients, predictors)}.")
 
 
 def outlook(warnings: Sequence[str], forecast: Mapping[str, Any], mean: str = "") -> list[Sentence]:

@@ -55,7 +55,7 @@ def share_text(share: float) -> str:
 
 
 def forecast_text(plan: Mapping[str, Any]) -> str:
-    """What to expect of the model, and what is taken for granted in it; nothing where no model is foretold."""
+    """What to expect of the model, and what is taken for granted in it; nothing where no model is predicted."""
     forecast = plan["forecast"]
     if forecast["noise_to_signal"] is None:
         return ""
@@ -149,3 +149,10 @@ def opened_scores_text(prediction: Prediction, rows: int) -> str:
         f"{to} opened the exact score of each of {rows:,} records: it is not differentially private about the record, "
         f"and {to} can subtract its own part and learn {whose}. Nobody else learns a score."
     )
+
+
+def reliable_text(signed: int, coefficients: int, predictors: int | None) -> str:
+    """How many coefficients have a sign; `predictors` are those of the full model where this is a reduced one."""
+    which = "" if predictors is None else " of a reduced model"
+    told = f"The sign of {signed or 'none'} of {coefficients} coefficients{which} is reliable"
+    return told if predictors is None or signed else f"{told}; the model that predicts has {predictors}"

@@ -73,7 +73,7 @@ def _tenth(forecast: Mapping[str, Any]) -> str:
 
 
 def _figure(write: Callable[[float], str], figure: float | None) -> str:
-    """Margins alone foretell no model."""
+    """Margins alone predict no model."""
     return "–" if figure is None else write(figure)
 
 

@@ -192,8 +192,8 @@ def test_demo_files_overlap_in_part_and_follow_no_common_order():
     assert orders[0] != orders[1] != orders[2] != orders[0]
 
 
-def test_demo_study_declares_the_public_facts_of_adult():
-    study = tomllib.loads((DEMO / "study.toml").read_text(encoding="utf-8"))
+def test_the_study_of_all_columns_declares_the_public_facts_of_adult():
+    study = tomllib.loads((DEMO.parent / "tests/studies/income/study.toml").read_text(encoding="utf-8"))
     declared = {party: table["columns"] for party, table in study["party"].items()}
     assert {party: list(columns) for party, columns in declared.items()} == make_demo.PARTIES
     public = {**NUMERIC, **CATEGORICAL, "income": INCOME}

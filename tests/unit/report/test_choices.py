@@ -76,7 +76,7 @@ def test_a_tiny_delta_and_no_collusion_are_priced_as_planned() -> None:
 def test_where_forecasts_are_near_the_steadier_release_is_named() -> None:
     near, far = session_of(0.18), session_of(3.0)
     assert near.released == far.released == "full"
-    assert 'release = "label" is foretold to leave nearly as much' in Options(near).text
+    assert 'release = "label" is predicted to leave nearly as much' in Options(near).text
     assert "nearly as much" not in Options(far).facts["release_choice"]["why"]
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from colonnade.analysis.units import Units, label_units
 from colonnade.foundation.names import ColumnRef
-from colonnade.foundation.shown import figure
+from colonnade.foundation.shown import figure, ratio_text
 from colonnade.report.results import Answer, Figure, Heading, Listing, Part, Passage, Record, Words
 from colonnade.report.text import described
 
@@ -21,12 +21,19 @@ if TYPE_CHECKING:
     from colonnade.analysis.model import FittedModel
     from colonnade.model import PublicModel
 
-DROWNED = Words("noise drowns it", "soft")
+DROWNED = Words("not estimable", "soft")
 NO_FILE = "a model file holds no intervals: solve its release again"
 UNITS = "A coefficient is for one unit of a column's own numbers; as coded, a number counts from -1 to 1 in its range."
 CODED = "A number counts from -1 to 1 over its range, and products of columns are products of what they count."
 DECLARED = "In the objective a number counts from -1 to 1 over its range, a level 1."
 CLASSES = "Coefficients of each level's log-odds, in the data's units; they sum to 0 over the levels."
+HOLLOW = "Hollow: noise could explain the sign."
+ANOTHER = (
+    "These coefficients are shrunk, those with intervals are not, and what they estimate differs: read the intervals, "
+    "predict with these."
+)
+MOST_NAMED = 8
+"""Of the columns that a reduced model leaves out; `--json` names all."""
 SHOWN, SHOWN_SUMMARY, SHOWN_BARS, SHOWN_LEVELS = 16, 40, 24, 16
 """Coefficients on a terminal, in a summary and in a picture, and levels of a column in words."""
 NUMBERS = ("estimate", "low", "high")
@@ -55,8 +62,11 @@ def units_of(public: PublicModel) -> Units:
     )
 
 
-def params(public: PublicModel, units: Units | None = None) -> Listing:
-    """Every coefficient, largest first as encoded; of several classes a column for each of them."""
+def params(public: PublicModel, units: Units | None = None, sure: Sequence[str] = ()) -> Listing:
+    """Every coefficient, largest first as encoded; of several classes a column for each of them.
+
+    `sure` are those whose sign is reliable, the surest first: they come first in the picture, the others are hollow.
+    """
     model, own_units = public.model, units or units_of(public)
     rows = {"estimate": (model.coefficients, model.intercept)}
     if model.classes:
@@ -79,10 +89,10 @@ def params(public: PublicModel, units: Units | None = None) -> Listing:
     heads = dict(zip(found, model.classes or ("coefficient",), strict=True))
     columns += [] if coded else [Heading(heads[name], name, _signed, True) for name in found]
     columns += [] if several else [Heading("as coded", "encoded", "{:+z.4f}".format, True)]
-    columns += [Heading("odds ratio", "odds_ratio", "{:.6g}".format, True)] if odds else []
+    columns += [Heading("odds ratio", "odds_ratio", ratio_text, True)] if odds else []
     columns.append(Heading("against, or range", "base"))
     fields = {**dict.fromkeys(("feature", "party", "base"), str), **dict.fromkeys(found, float)}
-    picture = Figure(lambda: _bars(records), "As coded: it is pulled towards zero where the noise is large.")
+    picture = Figure(lambda: _bars(records, sure), f"As coded, pulled towards zero where the noise is large. {HOLLOW}")
     told = None if public.is_declared else last
     return Listing(columns, records, fields=fields, last=told, shown=SHOWN, picture=picture if records else None)
 
@@ -101,7 +111,7 @@ def class_keys(classes: Sequence[str]) -> list[str]:
 
 
 def conf_int(public: PublicModel, found: Intervals, units: Units | None = None) -> Listing:
-    """Every interval in the data's units; what noise drowns has no numbers."""
+    """Every interval in the data's units; what is not estimable has no numbers."""
     logistic, records = public.model.is_log_odds, []
     for one in (units or units_of(public)).intervals(found).coefficients:
         known: dict[str, Any] = {"feature": one.feature, "base": one.against, "reliable": one.given}
@@ -116,9 +126,9 @@ def conf_int(public: PublicModel, found: Intervals, units: Units | None = None) 
     columns.append(between)
     if logistic:
         odds = tuple(f"odds_{name}" for name in NUMBERS)
-        columns.append(Heading("odds ratio", odds, "{:.3g} ({:.3g} to {:.3g})".format, True))
+        columns.append(Heading("odds ratio", odds, _ratios, True))
     columns.append(Heading("wider", "factor", "×{:.1f}".format, True))
-    picture = Figure(lambda: _whiskers(found), "As coded: dot and line are the estimate and its interval.")
+    picture = Figure(lambda: _whiskers(found), f"As coded, the surest first: estimate and interval. {HOLLOW}")
     title = f"{found.level:.0%} intervals of the {'full' if found.full else 'reduced'} model"
     return Listing(columns, records, title, fields=INTERVALS, picture=picture if found.given else None)
 
@@ -128,15 +138,20 @@ def fitted(public: PublicModel, found: Intervals | None, reason: str = NO_FILE, 
     facts = {**model_facts(public), **({} if found is None else interval_facts(public, found))}
     several = public.model.classes
     note = DECLARED if public.is_declared else CODED if public.interactions else CLASSES if several else UNITS
-    parts: list[Part] = [
-        replace(params(public), shown=shown),
-        Passage(note, "soft"),
-        Passage(quality_text(public.model), "soft"),
-    ]
+    sure = [] if found is None else [one.feature for one in sorted(found.signed, key=surety)]
+    parts: list[Part] = []
+    # What can be read stands before what only predicts.
     if found is not None and found.coefficients:
         parts.append(conf_int(public, found))
     told = sentences(found) if found is not None else [f"There are no intervals: {reason}."] if reason else []
-    parts += [Passage(sentence, "soft") for sentence in (*told, *described(public.schema))]
+    parts += [Passage(sentence, "soft") for sentence in told]
+    parts += [
+        replace(params(public, sure=sure), shown=shown, title="The model that predicts" if parts else ""),
+        *([Passage(ANOTHER, "soft")] if found is not None and found.given else []),
+        Passage(note, "soft"),
+        Passage(quality_text(public.model), "soft"),
+        *(Passage(sentence, "soft") for sentence in described(public.schema)),
+    ]
     return Answer(what_of(public), parts, lambda: facts, public.warnings)
 
 
@@ -162,24 +177,37 @@ def _three(value: float) -> str:
     return figure(value, 3, "+")
 
 
+def surety(one: Interval) -> float:
+    """The surest first."""
+    return -abs(one.estimate) / one.std
+
+
+def _ratios(middle: float, low: float, high: float) -> str:
+    return f"{ratio_text(middle)} ({ratio_text(low)} to {ratio_text(high)})"
+
+
 def exponential(value: float) -> float:
     """Where the odds grow beyond all numbers they are infinite."""
     return math.exp(value) if value < 700.0 else math.inf
 
 
-def _bars(records: Sequence[Record]) -> Markup:
+def _bars(records: Sequence[Record], sure: Sequence[str]) -> Markup:
     from colonnade.report.charts import Bar, signed_bars
 
-    told = [(record["feature"], record["encoded"]) for record in records[:SHOWN_BARS]]
-    items = [Bar(name, value, f"{value:+z.3f}", f"{name} {value:+z.4f}") for name, value in told]
-    return signed_bars(items, "Largest coefficients, as coded", "; ".join(b.hint for b in items))
+    place = {name: k for k, name in enumerate(sure)}
+    first = sorted(records, key=lambda record: place.get(record["feature"], len(place)))[:SHOWN_BARS]
+    told = [(record["feature"], record["encoded"]) for record in first]
+    items = [
+        Bar(name, value, f"{value:+z.3f}", f"{name} {value:+z.4f}", hollow=name not in place) for name, value in told
+    ]
+    return signed_bars(items, "Coefficients, as coded", "; ".join(b.hint for b in items))
 
 
 def _whiskers(found: Intervals) -> Markup:
     from colonnade.report.charts import IntervalBar, whiskers
 
     items = []
-    for i in found.given[:SHOWN_BARS]:
+    for i in sorted(found.given, key=surety)[:SHOWN_BARS]:
         against = f" against {i.against}" if i.against else ""
         hint = f"{i.feature}{against}: {i.low:.3g} to {i.high:.3g}"
         items.append(IntervalBar(i.feature, i.low, i.high, i.estimate, None, hint))
@@ -270,6 +298,8 @@ def sentences(found: Intervals) -> list[str]:
 
 
 def _listed(names: tuple[str, ...]) -> str:
+    if len(names) > MOST_NAMED + 1:
+        return f"{', '.join(names[:MOST_NAMED])} and {len(names) - MOST_NAMED} more are"
     told = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
     return f"{told} {'is' if len(names) == 1 else 'are'}"
 

@@ -1,4 +1,4 @@
-"""Margins, numbers and cross tables of a release, and how far its columns depend on each other."""
+"""Margins, numbers and contingency tables of a release, and how far its columns depend on each other."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ MAP = (
     "expected count."
 )
 TREE = (
-    "Dependence tree: every column hangs on the one that tells most about it. A thicker line tells more; a dashed one "
-    "could be chance."
+    "Dependence tree: every column hangs on the one that it depends on most. A thicker line: more, by the lower end of "
+    "the interval; a dashed one could be chance."
 )
 COUNTS = "All counts with their intervals"
 CELL = ("column_a", "level_a", "column_b", "level_b")
@@ -44,7 +44,7 @@ PAIR = (
 
 
 def crosstables(found: Tables, chosen: Sequence[int], seed: int) -> Answer:
-    """One margin, one cross table, or all margins and numbers with what depends on what."""
+    """One margin, one contingency table, or all margins and numbers with what depends on what."""
     released = found.released
     head = {"study": released.release.plan["study"], "n": released.n, "notes": interval_notes(found, chosen)}
     told = [*head["notes"], *described(released.release.schema)]
@@ -151,7 +151,7 @@ def _bracket(found: Bracketed | None, write: Callable[[float], str] = figure) ->
 
 def _dependence(tables: Tables, every: Sequence[Dependence], maps: int) -> Iterator[Part]:
     """Pairs of columns and their tree, and the tables of the strongest."""
-    tree, ordered = dependence_tree(every), sorted(every, key=lambda d: -d.information)
+    tree, ordered = dependence_tree(every), sorted(every, key=lambda d: (-d.low, -d.information))
     edges = {d.names for d in tree}
     title = "Which columns depend on each other, strongest first"
     records = [{**dependence_facts(d), "edge": "yes" if d.names in edges else ""} for d in ordered[:SHOWN_PAIRS]]

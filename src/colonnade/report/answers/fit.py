@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
-from colonnade.foundation.shown import figure
+from colonnade.foundation.shown import figure, ratio_text
 from colonnade.report.answers.booked import guard_json, spent_line
-from colonnade.report.answers.coefficients import conf_int, fitted
+from colonnade.report.answers.coefficients import NUMBERS, conf_int, fitted, surety
 from colonnade.report.answers.plan import worst_parts
 from colonnade.report.results import Answer, Brief, Heading, Listing, Part, Passage
-from colonnade.report.text import epsilon_text, flaws_of, size_text
+from colonnade.report.text import epsilon_text, flaws_of, reliable_text, size_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +19,9 @@ if TYPE_CHECKING:
     from colonnade.model import PublicModel
     from colonnade.runs import FittedStudy
 
-SHOWN_SIGNS = 5
+LINE = 70
+"""Characters of a line in a verdict."""
+SHOWN_SIGNS = 6
 """Coefficients in a verdict."""
 
 
@@ -35,16 +36,19 @@ def run_of(
     ledgers = [spent_line(ran.guards[name], total) for name, total in ran.spent.items()]
     if ran.unkept:
         whose = f" for {', '.join(ran.unkept)}" if ran.guards else ""
-        ledgers.append(f"No ledger was charged{whose}: set policy and ledger under [party.NAME].")
+        ledgers.append(f"No ledger was charged{whose}: set policy, ledger at each party.")
     parts += map(Passage, (spent, *ledgers))
     parts += traffic(outcome.traffic.sent, outcome.traffic.received, outcome.seconds, matched)
     files = f"{release}{'' if model is None else f', {model}'}"
     warned = [*of_model.warnings, *flaws_of(outcome.release)]
     took = f"{sum(outcome.seconds.values()):.1f} s; the parties sent {size_text(sum(outcome.traffic.sent.values()))}."
+    delta = f", delta {plan['delta']:g}" if plan["delta"] else ""
     lines = [
         (
             "Spent",
-            " ".join([f"epsilon {epsilon_text(plan['epsilon'])} of every record ({worst_parts(plan)}).", *ledgers]),
+            " ".join(
+                [f"epsilon {epsilon_text(plan['epsilon'])}{delta} of every record ({worst_parts(plan)}).", *ledgers]
+            ),
         ),
         ("Quality", quality(public)),
         ("Reliable", reliable(public, sure)),
@@ -85,17 +89,20 @@ def reliable(public: PublicModel, sure: Intervals) -> str:
     if not sure.coefficients:
         return f"no coefficient has an interval: {sure.reason}."
     known = {record["feature"]: record for record in conf_int(public, sure).records}
-    found = sorted(sure.signed, key=lambda one: -abs(one.estimate) / one.std)
-    count = f"the sign of {len(found)} of {len(sure.coefficients)} coefficients"
-    told = f"{count}{'' if sure.full else ', in a reduced model'}{':' if found else '.'}"
-    for row in (known[one.feature] for one in found[:SHOWN_SIGNS]):
-        against = f" against {shorten(row['base'], 32, placeholder=' …')}" if row["base"] else ""
-        told += f"\n{row['feature']}{against}: "
-        if "odds_low" in row:
-            told += f"odds ×{row['odds_estimate']:.2g} ({row['odds_low']:.2g} to {row['odds_high']:.2g})"
-        else:
-            told += f"{figure(row['estimate'], 3, '+')} ({figure(row['low'], 3, '+')} to {figure(row['high'], 3, '+')})"
-    return f"{told}\nThe others are for prediction only: noise could explain their signs."
+    found = sorted(sure.signed, key=surety)
+    told = reliable_text(len(found), len(sure.coefficients), None if sure.full else len(public.model.features))
+    rows = [known[one.feature] for one in found[:SHOWN_SIGNS]]
+    odds = any("odds_low" in row for row in rows)
+    out = [f"{told}{'.' if not rows else ' (odds):' if odds else ':'}"]
+    for row in rows:
+        ends = [row[f"odds_{name}" if odds else name] for name in NUMBERS]
+        middle, low, high = [ratio_text(end) if odds else figure(end, 3, "+") for end in ends]
+        told = f": {'×' if odds else ''}{middle} ({low} to {high})"
+        against = f" vs {row['base']}" if row["base"] else ""
+        # What does not fit on a line is left to the table.
+        fits = len(row["feature"] + against + told) <= LINE
+        out.append(f"{row['feature']}{against if fits else ''}{told}")
+    return "\n".join(out)
 
 
 def traffic(

@@ -28,7 +28,7 @@ TRIVIAL = {
     "r_squared": "the label's mean",
 }
 ENDS = ("value", "low", "high", "trivial")
-DROWNED = Words("not known: noise drowns it", "soft")
+DROWNED = Words("not estimable", "soft")
 COLUMNS = (
     Heading("measure", "measure", NAMES.__getitem__),
     Heading("value", "value", "{:.4f}".format, True),
@@ -97,7 +97,7 @@ def measured(evaluation: Evaluation, found: Measured, session: SessionPlan | Non
     ]
     table = Listing(COLUMNS, records, fields={"measure": str, **dict.fromkeys(ENDS, float)})
     if not found.measures:
-        loud = "The noise drowns what was opened: more records or a larger epsilon would tell something."
+        loud = "Nothing is estimable: the noise exceeds what was opened. More records or a larger epsilon would help."
         return Answer(title, [table, Passage(loud, "warn")], facts)
     parts: list[Part] = [table, Passage(interval_note(evaluation))]
     if any(point.observed is not None for point in found.curve):

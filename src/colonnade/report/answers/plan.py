@@ -118,9 +118,9 @@ def _expected(options: Options, plan: Mapping[str, Any], cuts: Sequence[Binning]
         tenth, weak = known["if_a_tenth"]["explained"], weakly_explained(known["noise_to_signal"])
         out.append((
             "Expect",
-            f"{share_text(known['explained'])} of what the columns explain is left by the noise if values fill their "
+            f"the model explains {share_text(known['explained'])} of what it would without noise, if values fill their "
             f"bounds; {share_text(tenth)} if they fill a tenth, {share_text(weak)} if the columns explain a tenth of "
-            "the label (trivial model: 0%). Public rows tell more: rehearse.",
+            "the label (trivial model: 0%). Public rows narrow it: rehearse.",
         ))  # fmt: skip
     chosen = f"{options.session.query.meaning}: {options.why}."
     if cuts is not None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Mapping, Sequence
+from itertools import chain
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -35,15 +37,20 @@ def whole(answer: Answer, full: bool = True) -> RenderableType:
 
 
 def verdict(brief: Brief) -> Text:
-    """At most 15 lines of 80 columns: the longest text ends early where there are more."""
-    parts = [("", _wrapped(brief.lead, WIDTH))]
-    parts += [(head, _wrapped(text, WIDTH - INDENT)) for head, text in brief.lines]
-    while sum(len(lines) for _, lines in parts) > MOST_LINES:
-        _, longest = max(parts, key=lambda part: len(part[1]))
-        longest.pop()
-        longest[-1] = f"{longest[-1][: WIDTH - INDENT - 2].rstrip(' .,;')} …"
+    """At most 15 lines of 80 columns: the longest list, or else the longest text, ends early where there are more."""
+    parts = [("", _wrapped(brief.lead, WIDTH)), *((head, _wrapped(text, WIDTH - INDENT)) for head, text in brief.lines)]
+    left = dict.fromkeys(range(len(parts)), 0)
+    while sum(map(len, _lines(parts, left))) > MOST_LINES:
+        longest = max(range(len(parts)), key=lambda k: sum(map(len, parts[k][1])))
+        items = parts[longest][1]
+        if len(items) > 2:
+            items.pop()
+            left[longest] += 1
+        else:
+            items[-1].pop()
+            items[-1][-1] = f"{items[-1][-1][: WIDTH - INDENT - 2].rstrip(' .,;')} …"
     out = Text()
-    for head, lines in parts:
+    for (head, _), lines in zip(parts, _lines(parts, left), strict=True):
         for k, line in enumerate(lines):
             out.append(f"{head if k == 0 else '':<{INDENT}}" if head else "", "bold")
             out.append(f"{line}\n")
@@ -51,8 +58,14 @@ def verdict(brief: Brief) -> Text:
     return out
 
 
-def _wrapped(text: str, width: int) -> list[str]:
-    return [line for given in text.split("\n") for line in textwrap.wrap(given, width, break_on_hyphens=False)]
+def _lines(parts: Sequence[tuple[str, list[list[str]]]], left: Mapping[int, int]) -> list[list[str]]:
+    more = [[f"and {left[k]} more"] if left[k] else [] for k in range(len(parts))]
+    return [[*chain(*items), *more[k]] for k, (_, items) in enumerate(parts)]
+
+
+def _wrapped(text: str, width: int) -> list[list[str]]:
+    """The lines of each item of a text."""
+    return [textwrap.wrap(given, width, break_on_hyphens=False) for given in text.split("\n")]
 
 
 def table_text(table: Listing) -> RenderableType:
