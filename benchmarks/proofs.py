@@ -132,6 +132,10 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     if given.one:
+        if os.environ.get("COLONNADE_NO_NUMBA"):
+            from colonnade.crypto.alignment import kernels
+
+            kernels.available = lambda: False
         found = demo_case(given.proofs) if given.one == DEMO else product_case(given.one, given.proofs)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         print(json.dumps({**found, "peak_megabytes": round_to(peak)}))
