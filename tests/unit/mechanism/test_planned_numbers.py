@@ -17,7 +17,7 @@ from colonnade.foundation.errors import PolicyError, PrivacyError, ProductError,
 from colonnade.foundation.schema import Numeric, Schema
 from colonnade.mechanism.accounting import check_epsilon
 from colonnade.mechanism.composition import Cap
-from colonnade.mechanism.declared import DeclaredObjective
+from colonnade.mechanism.declared import DeclaredObjective, declared_layout
 from colonnade.mechanism.dissection import Block, squared_sum
 from colonnade.mechanism.moments import Distribution, Encoding, Role
 from colonnade.mechanism.monomials import monomial_sensitivity
@@ -76,6 +76,24 @@ def test_slack_of_squares_in_both_norms(delta: float, own: str) -> None:
     together = sum(every.values()) if own == "l1" else sqrt(sum(steps**2 for steps in every.values()))
     found = _square_slack(layout, [(block, rate) for block in every], terms)
     assert found == pytest.approx(rate * together / 49, rel=1e-9)
+
+
+def test_laplace_noise_is_set_against_l1_and_gaussian_against_l2() -> None:
+    assert (Distribution.LAPLACE.norm, Distribution.GAUSSIAN.norm) == (1, 2)
+
+
+def test_every_released_number_is_submitted_and_no_other() -> None:
+    """Of one party: x^2, both halves of the label times x, and one half alone."""
+    session = alone()
+    assert session.length == 4 == sum(item.block.size for item in session.plan.blocks) and session.adds_up
+
+
+def test_terms_without_a_parameter_are_not_summed() -> None:
+    """Of (y - w x)^2 = y^2 - 2 w x y + w^2 x^2 what no parameter multiplies moves no minimum."""
+    schema = Schema({"A": {"x": Numeric(-1, 1), "y": Numeric(-1, 1)}})
+    declared = DeclaredObjective("(y - w * x)^2", ("w",), 1.0)
+    layout = declared_layout(schema, "y", declared)
+    assert declared.written(layout) == {("w",): {(1, 2): -2.0}, ("w", "w"): {(1, 1): 1.0}}
 
 
 def test_a_session_pays_for_its_rounded_squares() -> None:
