@@ -408,7 +408,7 @@ def test_plan_foretells_the_bytes(tmp_path: Path, run: Run) -> None:
 
 def test_the_plans_bytes_are_those_of_parties_with_lists_of_any_length(run: Run, tmp_path: Path) -> None:
     """The demo, whose bank has the fewest ids and stands last: the first party was foretold what the bank sends."""
-    study, rows = Path(__file__).parents[2] / "demo" / "study.toml", "14146"
+    study, rows = Path(__file__).parents[1] / "studies" / "income" / "study.toml", "14146"
     done = run("fit", study, "--rows", rows, "--out", tmp_path / "r.json", "--json").json
     told = run("plan", study, "--rows", rows, "--json").json["expected"]
     for party, sent in done["bytes"]["sent"].items():
