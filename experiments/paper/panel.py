@@ -26,12 +26,13 @@ from scipy.special import logit
 from colonnade.analysis.solve import solve
 from colonnade.foundation.schema import Column, Numeric, Schema, column_from
 from colonnade.mechanism.cuts import choose_bins
+from colonnade.mechanism.forecast import share_left
 from colonnade.mechanism.moments import Layout, Moments
 from colonnade.mechanism.objective import Task
-from colonnade.mechanism.weights import EXPLAINED
 from colonnade.planning.agreement import Agreement
 from colonnade.planning.session_plan import SessionPlan, plan_session
 from colonnade.protocol.fit import released
+from colonnade.report.text import NEARLY_ALL
 from experiments.baselines import adassp, diffprivlib_models, nonprivate, private_gd, private_sgd
 from experiments.data import Dataset, adult_41, adult_77, dutch_36, partition, split
 from experiments.data.panel import PACKAGED, PANEL, UNREAD
@@ -214,7 +215,9 @@ def ours(key: str, method: str, epsilon: float, delta: float, number: int, rng: 
     place = {name: i for i, name in enumerate(own.layout.names)}
     score = rows.test[:, [place[f] for f in model.features]] @ np.array(model.coefficients) + model.intercept
     noise = plan.std[plan.layout.span(plan.layout.label)]
-    told = {"explained": session.forecast.explained or 0.0, "label": float(session.released == "label")}
+    share = float(rows.y.mean())
+    left = share_left(session.forecast.narrow or 0.0, (share, share))
+    told = {"low": left.low, "explained": left.middle, "high": left.high, "label": float(session.released == "label")}
     told |= {"cut": float(len(cut)), "noise": float(noise[np.isfinite(noise)].max()), "positives": float(rows.y.sum())}
     return score, told
 
@@ -273,6 +276,9 @@ class Row:
     noise: float = math.nan
     """Standard deviation of the noise on a product with the label; the largest."""
     positives: float = math.nan
+    low: float = math.nan
+    """Between this and `high` a plan that knows the share of positives predicts what is left."""
+    high: float = math.nan
 
 
 def cells(key: str, draws: int) -> Iterator[tuple[Cell, int]]:
@@ -371,7 +377,7 @@ def _rows(key: str, draws: int, store: Store) -> Iterator[Row]:
             float(gaps.std(ddof=1) / np.sqrt(len(gaps))), mean["accuracy"], float(np.mean(lost)),
             mean["log_loss"], base,
             "" if "label" not in mean else "label" if mean["label"] > 0.5 else "full", mean.get("explained", math.nan),
-            *(mean.get(name, math.nan) for name in ("cut", "noise", "positives")),
+            *(mean.get(name, math.nan) for name in ("cut", "noise", "positives", "low", "high")),
         )  # fmt: skip
 
 
@@ -485,28 +491,27 @@ def _losses(found: Found, columns: Cells) -> list[str]:
     return out
 
 
-def weakly_lost(explained: float) -> float:
-    """The share that a weak model loses, by what is left to one that explains the label wholly (`Forecast`)."""
-    square = (1.0 - explained) / max(explained, 1e-9) / EXPLAINED
-    return 1.0 - 1.0 / (1.0 + square)
-
-
 def _forecasts(found: Found, columns: Cells) -> list[str]:
     """The picture of what plans predict, and how far they are right."""
-    ratios, weak = [], []
+    held, widths = [], []
     for key in dict.fromkeys(data for data, *_ in found):
-        free = found[(key, NON_PRIVATE, NONE, 0.0)]
         for row in (_own(found, key, cell) for cell in columns):
-            gained = float(free["base"]) - float(free["log_loss"])
-            lost = 1.0 - (float(row["base"]) - float(row["log_loss"])) / gained
-            ratios.append(lost / max(1.0 - float(row["explained"]), 1e-9))
-            weak.append(lost / max(weakly_lost(float(row["explained"])), 1e-9))
-    more, more_weak = (sum(ratio > 1 for ratio in found) for found in (ratios, weak))
+            low, high = float(row["low"]), float(row["high"])
+            left = min(max(1.0 - share_lost(found, key, row), 0.0), 1.0)
+            # Near all and near nothing a plan says "at least" and "at most".
+            held.append((low <= left or low <= 1 - NEARLY_ALL) and (left <= high or high >= NEARLY_ALL))
+            widths.append(high - low)
     return [
-        "![share lost, predicted and found](panel.png)",
+        "![share left, predicted and found](panel.png)",
         "",
-        f"For a label that its columns explain wholly plans predict too little: {more} of {len(ratios)} cells lost "
-        f"more than that, in the median {np.median(ratios):.1f} times as much. For one that they explain a tenth of, "
-        f"which plans tell beside it and the picture has, {more_weak} of {len(weak)} lost more, in the median "
-        f"{np.median(weak):.2f} times as much. Both count the noise on the label's products alone.",
+        f"What noise left of what the columns explain lies in the range that the plan predicted, the share of positives "
+        f"known to it, in {sum(held)} of {len(held)} cells; no range is wider than {max(widths):.2f}. The constants of "
+        "the forecast were fitted to these cells.",
     ]
+
+
+def share_lost(found: Found, key: str, row: Mapping[str, str]) -> float:
+    """Of what the same columns gain on the base rate's log-loss without noise."""
+    free = found[(key, NON_PRIVATE, NONE, 0.0)]
+    gained = float(free["base"]) - float(free["log_loss"])
+    return 1.0 - (float(row["base"]) - float(row["log_loss"])) / gained

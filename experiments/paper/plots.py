@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from experiments.paper.document import Row
 from experiments.paper.methods import APPROXIMATE, OURS, PURE
-from experiments.paper.panel import BINNED, weakly_lost
+from experiments.paper.panel import BINNED
 from experiments.paper.panel import Row as PanelRow
 
 COMPARED = ("FM repaired", "DPSGD", "DPFW-C", "AdaSSP", "diffprivlib")
@@ -74,13 +74,13 @@ def forecast_plot(rows: Sequence[PanelRow], path: Path) -> None:
         method = BINNED if any(r.data == data and r.method == BINNED for r in rows) else OURS
         own = [r for r in rows if r.data == data and r.method == method]
         lost = [max(1.0 - (r.base - r.log_loss) / free[data], LEAST_LOST) for r in own]
-        foretold = [max(weakly_lost(r.explained), LEAST_FORETOLD) for r in own]
+        foretold = [max(1.0 - r.explained, LEAST_FORETOLD) for r in own]
         axes.plot(foretold, lost, "os^vDP"[i // 3], color=f"C{i % 10}", markersize=4, label=data)
     axes.plot([LEAST_FORETOLD, 1], [LEAST_FORETOLD, 1], color="grey", linewidth=1)
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_ylim(LEAST_LOST * 0.8, 2.0)
-    axes.set_xlabel("foretold by the plan: share lost where columns explain a tenth of the label")
+    axes.set_xlabel("predicted by the plan: share lost, the middle of its range")
     axes.set_ylabel("share lost of the log-loss gained without noise")
     axes.legend(fontsize=7, loc="lower right")
     save(figure, path)

@@ -216,7 +216,7 @@ def run(widths: tuple[int, ...] = WIDTHS, rows: tuple[int, ...] = ROWS, draws: i
                 yield row
                 if row.released != "trace":
                     yield measure(d, n, d, epsilon, approximate, draws, rng, "trace")
-                elif not approximate and (fewer := best_columns(d, row.ratio)[0]) < d:
+                elif not approximate and (fewer := best_columns(d, row.ratio)) < d:
                     yield measure(d, n, fewer, epsilon, approximate, draws, rng)
 
 

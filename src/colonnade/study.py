@@ -507,6 +507,15 @@ def _pairs(terms: Section, key: str, form: str) -> tuple[tuple[str, str], ...]:
     return tuple((str(a), str(b)) for a, b in found)
 
 
+def _class_share(terms: Section) -> tuple[float, ...]:
+    """One share, or the two that it lies between; the agreement checks that they are shares."""
+    found = terms.content.get("class_share", [])
+    ends = found if isinstance(found, list) else [found, found]
+    if not all(isinstance(end, (int, float)) and not isinstance(end, bool) for end in ends):
+        raise StudyError(f"[study] class_share must be a number or a list of two, got {shown(found)}")
+    return tuple(map(float, ends))
+
+
 def read_source(party: Section, folder: Path) -> DataSource | None:
     """The records that a section's `data`, `query` and `dataset` name."""
     data = party.content.get("data")
@@ -563,6 +572,7 @@ TERMS: Mapping[str, Callable[[Section], Any]] = {
     "id_form": _texts("id_form"),
     "reason": lambda terms: reason_of(terms.text("reason")) if "reason" in terms else "",
     "proofs": lambda terms: terms.choice("proofs", PROOFS) if "proofs" in terms else "",
+    "class_share": _class_share,
 }
 """What [study] says of the agreement, and how each key is read."""
 STUDY_KEYS = (*TERMS, "alignment", "post_quantum", "numeric", "rows")

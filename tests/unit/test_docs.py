@@ -185,7 +185,13 @@ _MENTIONED = re.compile(r"(?<![\w/.*{}$-])((?:[\w-]+/|\.\./)*[\w-]+\.(?:md|py))\
 _UNSEEN = re.compile(r"\b[Tt]he design(?:'s|\s+(?:asks|says|wants))\b|\bas (?:first )?designed\b")
 MADE_UP = {
     f"tests/{name}.py"
-    for name in ("unit/test_docs", "unit/test_house", "unit/test_proofs", "end_to_end/test_alignment_workers")
+    for name in (
+        "unit/test_docs",
+        "unit/test_house",
+        "unit/test_proofs",
+        "end_to_end/test_alignment_workers",
+        "network/test_flare",
+    )
 }
 """Tests that write files of such names, or name some that do not exist on purpose."""
 

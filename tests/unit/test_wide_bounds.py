@@ -98,7 +98,7 @@ def test_rows_that_are_needed_come_with_their_condition(tmp_path: Path) -> None:
         '[party.b]\ndata = "b.csv"\n[party.b.columns]\nu = { kind = "numeric", low = 0, high = 1 }\n'
     )
     told = json.loads(CliRunner().invoke(app, ["plan", str(tmp_path / "study.toml"), "--rows", "5", "--json"]).stdout)
-    (note,) = [w for w in told["warnings"] if "beat the trivial one" in w]
-    assert f"equal at about {told['forecast']['rows_needed']:,} rows if every column fills its bounds evenly" in note
-    assert "if numbers fill a tenth of them" in note
+    (note,) = [w for w in told["warnings"] if "no better than the trivial one" in w]
+    low, high = told["forecast"]["explained_range"]
+    assert f"leaves {100 * low:.2g} to {100 * high:.2g}% of what the columns could explain at n=5" in note
     assert told["label_mean_noise"] in told["warnings"]

@@ -108,5 +108,5 @@ def describe_binning(cuts: Sequence[Binning]) -> str:
     for cut in cuts:
         how = "one for every value" if cut.bins[0] % 1 else "on a log scale"
         done = f"cut into {len(cut.bins) + 1} bins, {how}" if cut.chosen else "left a number"
-        told.append(f"{cut.column} {done} (noise on its bins costs {cut.price:.0%} of a weak model)")
-    return f'numeric = "auto": {"; ".join(told)}; where that is below {SPANNED:.0%}, bins are taken'
+        told.append(f"{cut.column} {done}")
+    return f'numeric = "auto": {"; ".join(told)}'

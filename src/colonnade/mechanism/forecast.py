@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod, sqrt
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,7 +17,6 @@ from colonnade.mechanism.moments import Encoding, Role
 from colonnade.mechanism.objective import Calibration, Task, monomial
 from colonnade.mechanism.plan import PrivacyPlan
 from colonnade.mechanism.table_error import TableForecast, forecast_distance
-from colonnade.mechanism.weights import EXPLAINED
 
 LABEL_SPREAD = {Task.LOGISTIC: 1.0, Task.MULTINOMIAL: 1.0, Task.LINEAR: 1 / sqrt(3)}
 """Standard deviation taken for a label in [-1, 1]: balanced classes, or uniform values.
@@ -31,7 +31,26 @@ LARGEST_FLOAT = 700.0
 MANY_LEVELS = 100
 """Levels of a column from which on a plan warns."""
 NARROW = 0.1
-"""The part of its bounds that a numeric column fills in the less happy of the two cases that are told."""
+"""The part of its bounds that a numeric feature is taken to fill: what data do is no public fact, and studies leave
+room. A label's bounds are known better: adult-hours, hotel and chem fill theirs evenly, or nearly so."""
+HALVED = 1.1
+"""Noise against signal, at that filling and with equally common classes, at which half is left."""
+SPREAD = 7 / 3
+"""How much more or less noise a study may stand than that. With 1/(1 + r), for columns tell by orders
+of magnitude apart, four of five releases of the development panel lie in this range, which is .4 wide at most."""
+RARITY = 0.75
+"""How noise against signal grows with how rare a class is: by its variance, and by what columns tell of it."""
+BALANCED = (0.5, 0.5)
+HOPELESS = 0.15
+"""A share that is left, below which a plan warns."""
+
+
+class Share(NamedTuple):
+    """What noise leaves of what the columns could explain; the trivial model has 0."""
+
+    low: float
+    middle: float
+    high: float
 
 
 def hides_nobody(epsilon: float) -> str:
@@ -41,66 +60,69 @@ def hides_nobody(epsilon: float) -> str:
 
 @dataclass(frozen=True)
 class Forecast:
-    """Noise against signal on the products with the label, if columns fill their bounds evenly.
+    """Noise against signal on the products with the label, and what it leaves.
 
-    How far data do fill their bounds, or are cut off by them, is no public fact: no forecast knows it.
+    How far data fill their bounds, or are cut off by them, is no public fact: no forecast knows it.
     """
 
     noise_to_signal: float | None
-    """Above 1 the noise on X'y is as large as the largest possible signal; None when n is not known, or margins
-    alone are released."""
+    """If columns fill their bounds evenly: above 1 the noise on X'y is as large as the largest possible signal. None
+    when n is not known, or margins alone are released."""
     rows_needed: int
     """The n at which the ratio is 1."""
     narrow: float | None = None
-    """The same ratio if every numeric column, the label too, fills a tenth of its bounds."""
-    rows_needed_narrow: int | None = None
-    """The n at which that ratio is 1."""
+    """The same ratio if every numeric feature fills a tenth of its bounds."""
+    classes: tuple[float, float] = BALANCED
+    """Between these lies the share of one of the label's two classes."""
+
+    @property
+    def left(self) -> Share | None:
+        """The range of the share that the noise leaves; a forecast, not a promise."""
+        return None if self.narrow is None else share_left(self.narrow, self.classes)
 
     @property
     def explained(self) -> float | None:
-        """The share of explainable variance that is left after shrinking optimally; a forecast, not a promise."""
-        return _left(self.noise_to_signal)
+        """The middle of it."""
+        return None if (left := self.left) is None else left.middle
 
-    @property
-    def explained_narrow(self) -> float | None:
-        """The same share if every numeric column fills a tenth of its bounds."""
-        return _left(self.narrow)
-
-    @property
-    def rows_text(self) -> str:
-        """At how many records noise and signal are equal, and under which condition."""
-        told = f"noise and signal are equal at about {self.rows_needed:,} rows if every column fills its bounds evenly"
-        if self.rows_needed_narrow in (None, self.rows_needed):
-            return told
-        return f"{told}, and at about {self.rows_needed_narrow:,} if numbers fill a tenth of them"
+    def describe(self) -> dict[str, Any]:
+        """For a JSON object."""
+        left = self.left
+        return {
+            "noise_to_signal": self.noise_to_signal,
+            "explained": self.explained,
+            "explained_range": left and [left.low, left.high],
+            "rows_needed": self.rows_needed,
+            "if_a_tenth": {"noise_to_signal": self.narrow, "explained": self.explained},
+        }
 
     @property
     def hopeless(self) -> bool:
-        return self.noise_to_signal is not None and self.noise_to_signal >= 1
+        left = self.left
+        return left is not None and left.middle < HOPELESS
 
 
-def _left(ratio: float | None) -> float | None:
-    return None if ratio is None else 1 / (1 + ratio**2)
+def share_left(ratio: float, classes: tuple[float, float] = BALANCED) -> Share:
+    """What noise leaves; `ratio` is noise against signal where numeric features fill a tenth of their bounds."""
+    rarer, commoner = sorted(4 * p * (1 - p) for p in classes)
+    if classes[0] < 0.5 < classes[1]:
+        commoner = 1.0
+
+    def left(noise: float, variance: float) -> float:
+        return float(1 / (1 + noise / (HALVED * variance**RARITY)))
+
+    return Share(left(ratio * SPREAD, rarer), left(ratio, sqrt(rarer * commoner)), left(ratio / SPREAD, commoner))
 
 
-def weakly_explained(noise_to_signal: float) -> float:
-    """The share that is left where the columns explain a tenth of the label: noise is as large and the signal is less.
-
-    On the development panel half of the releases lost less than this says, and half more (docs/results/panel.md).
-    """
-    return 1 / (1 + noise_to_signal**2 / EXPLAINED)
-
-
-def best_columns(columns: int, ratio: float) -> tuple[int, float]:
-    """Of how many columns products with the label should be released in pure epsilon, and the share that is then left.
+def best_columns(columns: int, ratio: float) -> int:
+    """Of how many columns products with the label should be released in pure epsilon.
 
     `ratio` is noise against signal with all of them. If columns tell alike, a part f of them has noise f times as large
     and carries f of the signal, which leaves f / (1 + f^2 ratio^2): most at f = 1 / ratio. Gaussian noise grows with
     the root of f alone, and all columns are best.
     """
     part = min(1.0, max(1 / columns, 1 / ratio)) if ratio > 0 else 1.0
-    chosen = max(1, round(columns * part))
-    return chosen, chosen / columns / (1 + (chosen / columns * ratio) ** 2)
+    return max(1, round(columns * part))
 
 
 def forecast_tables(plan: PrivacyPlan, n: int) -> TableForecast | None:
@@ -126,11 +148,16 @@ def forecast_tables(plan: PrivacyPlan, n: int) -> TableForecast | None:
     return forecast_distance(sizes, std[np.ix_(tables, tables)], alone[tables])
 
 
-def forecast(plan: PrivacyPlan, n: int | None, filled: Mapping[Name, float] | None = None) -> Forecast:
+def forecast(
+    plan: PrivacyPlan,
+    n: int | None,
+    filled: Mapping[Name, float] | None = None,
+    classes: tuple[float, float] = BALANCED,
+) -> Forecast:
     """In whitened coordinates the signal's norm is at most n sd(y); the noise's is sqrt(sum of std^2 / variance).
 
     Second moments are taken as 1/3 for a signed coordinate and 1/m for one of m levels. `filled` says of attributes by
-    name which part of their bounds they fill, if not all.
+    name how much wider or narrower their values are than others', beside their bounds.
     """
     if plan.task is Task.POLYNOMIAL:
         return _forecast_objective(plan, n)
@@ -139,8 +166,8 @@ def forecast(plan: PrivacyPlan, n: int | None, filled: Mapping[Name, float] | No
     for i, attribute in enumerate(layout.attributes):
         signed = attribute.kind is Encoding.SIGNED
         part = (filled or {}).get(attribute.of, 1.0)
-        spread[layout.span(i)] = part**2 / 3 if signed else 1 / attribute.size
-        narrow[layout.span(i)] = spread[layout.span(i)] * (NARROW**2 if signed else 1.0)
+        spread[layout.span(i)] = min(1.0, part) ** 2 / 3 if signed else 1 / attribute.size
+        narrow[layout.span(i)] = min(1.0, NARROW * part) ** 2 / 3 if signed else 1 / attribute.size
     for coordinate, factors in enumerate(layout.factors):
         if len(factors) > 1:
             spread[coordinate], narrow[coordinate] = (np.prod(s[list(factors)]) for s in (spread, narrow))
@@ -160,12 +187,13 @@ def forecast(plan: PrivacyPlan, n: int | None, filled: Mapping[Name, float] | No
         return Forecast(None, 0)
     noise, louder = (sqrt(float((variance[used] / s[used]).sum())) for s in (spread, narrow))
     spread_y = LABEL_SPREAD[plan.task] if plan.calibration is Calibration.EXACT or plan.task is Task.LINEAR else 1.0
-    spread_narrow = spread_y * (NARROW if plan.task is Task.LINEAR else 1.0)
+    if plan.task is Task.LINEAR:
+        spread_y *= min(1.0, (filled or {}).get(layout.attributes[layout.label].of, 1.0))
     return Forecast(
         None if not n else noise / (n * spread_y),
         int(np.ceil(noise / spread_y)),
-        None if not n else louder / (n * spread_narrow),
-        int(np.ceil(louder / spread_narrow)),
+        None if not n else louder / (n * spread_y),
+        classes,
     )
 
 
@@ -234,13 +262,13 @@ def order_warning(order: int, plan: PrivacyPlan, lower: PrivacyPlan, n: int) -> 
     """What a higher order costs in coefficients and noise, and whether a lower one is expected to do better."""
     count, less = (sum(item.block.size for item in p.blocks) for p in (plan, lower))
     owners = max(len(item.block.owners) for item in plan.blocks)
-    left, left_lower = (forecast(p, n).explained or 0.0 for p in (plan, lower))
+    noise, lower_noise = (forecast(p, n).noise_to_signal or 0.0 for p in (plan, lower))
     told = (
-        f"order {order} releases {count:,} numbers with products of up to {owners} owners, order 2 {less:,}: the noise "
-        f"leaves {100 * left:.3g}% of what a model could explain, with order 2 {100 * left_lower:.3g}%"
+        f"order {order} releases {count:,} numbers with products of up to {owners} owners, order 2 {less:,}: noise is "
+        f"{noise:.3g} times the signal, with order 2 {lower_noise:.3g} times"
     )
     # The solver refits the logistic link on moments of order 2: order 4 is seldom better, docs/results/interactions.md.
-    return [f"{told}; order 2 is expected to do better" if left_lower >= left else told]
+    return [f"{told}; order 2 is expected to do better" if lower_noise <= noise else told]
 
 
 def heavy_columns(plan: PrivacyPlan, n: int) -> list[str]:

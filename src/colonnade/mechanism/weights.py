@@ -306,11 +306,6 @@ def release_risks(layout: Layout, n: int, law: Distribution, epsilon: float, del
     return {"full": full, "label": float((label / variances).sum())}
 
 
-def explained_left(risk: float) -> float:
-    """The share that is left of what a weak model would explain without noise."""
-    return 1.0 / (1.0 + risk / (EXPLAINED * LABEL_VARIANCE))
-
-
 def _label_std(layout: Layout, law: Distribution, scale: float) -> float:
     """Standard deviation, per record, of label-split sums that are released with nothing but squares beside them."""
     features = [a for a in layout.attributes if a.role is Role.FEATURE]
@@ -435,13 +430,16 @@ def choose_tables(layout: Layout, terms: TableTerms, *, counted: bool = True) ->
     return min(found, key=lambda name: found[name])
 
 
+DROWNED = 10.0  # of noise on the label's tables beside its variance; up to 8, models were better without pairs
+
+
 def choose_release(layout: Layout, n: int, law: Distribution, epsilon: float, delta: float) -> str:
     """Which release pays: "full" products, the "label" tables alone, or "trace" (X'y and a sum of squares).
 
     The noise of a full release has spectral norm about 2 std sqrt(d); where that is above the variance of a typical
     coordinate, n/3, the solver could not tell X'X from a multiple of the identity, and not releasing it leaves the
     whole budget to X'y. Only numeric features have a trace; others are left out where their predicted risk says so.
-    Where not even the label tables would tell anything, all products are released: they cost nothing that was there.
+    Where label tables would tell nothing at all, all products are released: they cost nothing that was there.
     """
     features = [a for a in layout.attributes if a.role is Role.FEATURE]
     if len(features) < 2:
@@ -450,7 +448,7 @@ def choose_release(layout: Layout, n: int, law: Distribution, epsilon: float, de
         variances, _ = _typical(layout)
         budget = epsilon if law is Distribution.LAPLACE else float(gaussian_rho(epsilon, delta))
         std = _label_std(layout, law, 1.0 / (n * budget ** (1.0 if law is Distribution.LAPLACE else 0.5)))
-        if float((0.5 * std**2 / variances).sum()) >= LABEL_VARIANCE:
+        if float((0.5 * std**2 / variances).sum()) >= DROWNED * LABEL_VARIANCE:
             return "full"
         risks = release_risks(layout, n, law, epsilon, delta)
         return "label" if risks["label"] < risks["full"] else "full"

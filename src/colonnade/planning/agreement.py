@@ -17,6 +17,7 @@ from colonnade.foundation.names import require_name, splits_at
 from colonnade.foundation.schema import Schema
 from colonnade.mechanism.accounting import check_epsilon
 from colonnade.mechanism.dissection import Block
+from colonnade.mechanism.forecast import BALANCED
 from colonnade.mechanism.moments import Distribution, Layout
 from colonnade.mechanism.objective import Calibration, Purpose, Task
 from colonnade.mechanism.plan import Offer, PrivacyPlan, Terms, plan_bottom_up, plan_top_down
@@ -147,6 +148,8 @@ class Agreement:
     ids: IdTerms = AS_THEY_ARE
     proofs: str = ""
     """REQUIRED, WHERE_THEY_FIT, or empty: then parties prove nothing."""
+    class_share: tuple[float, ...] = ()
+    """Between these two lies the share of one of the label's two classes, where the study says so; for forecasts."""
 
     def __post_init__(self) -> None:
         BACKENDS[self.product]
@@ -166,6 +169,8 @@ class Agreement:
                 raise StudyError(f"column {name} is derived from the label {label}, which a prediction does not have")
         if self.proofs not in ("", *PROOFS):
             raise StudyError(f"proofs must be {' or '.join(map(repr, PROOFS))}, got proofs={self.proofs!r}")
+        if self.class_share:
+            self._check_class_share()
         reason_of(self.reason)
         for key in self.auditors:
             if AUDITOR.fullmatch(key) is None or self.auditors.count(key) > 1:
@@ -217,6 +222,20 @@ class Agreement:
                         f'column {name} has bins and model = "number", which needs counts of the bins, and {without} '
                         "has none"
                     )
+
+    def _check_class_share(self) -> None:
+        if self.asked is not Task.LOGISTIC:
+            raise StudyError(f"class_share is for a label of two classes, and the task is {self.asked.value}")
+        if len(self.class_share) != 2 or not 0 < self.class_share[0] <= self.class_share[1] < 1:
+            raise StudyError(
+                "class_share must be a share between 0 and 1, or the two shares that it lies between, got "
+                f"{list(self.class_share)}"
+            )
+
+    @property
+    def classes(self) -> tuple[float, float]:
+        """Between which shares one of two classes is taken to lie."""
+        return (self.class_share[0], self.class_share[1]) if self.class_share else BALANCED
 
     def _check_impossible(self, pair: tuple[str, str]) -> None:
         if not isinstance(pair, tuple) or len(pair) != 2 or not all(isinstance(text, str) for text in pair):
@@ -338,6 +357,7 @@ FORMS: Mapping[str, Form] = {
         {},
     ),
     "proofs": Form(_same, _same, ""),
+    "class_share": Form(list, lambda shares: tuple(map(float, shares)), ()),
 }
 """In the order in which they are written."""
 ALWAYS = tuple(FORMS)[: tuple(FORMS).index("impossible")]

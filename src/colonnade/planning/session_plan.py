@@ -283,7 +283,7 @@ class SessionPlan:
 
     @cached_property
     def forecast(self) -> Forecast:
-        return forecast(self.plan, self.rows)
+        return forecast(self.plan, self.rows, classes=self.agreement.classes)
 
     @cached_property
     def table_forecast(self) -> TableForecast | None:
@@ -340,15 +340,8 @@ class SessionPlan:
             "error_factor": fraction_text(plan.error_factor),
             **({"narrowed": _texts(plan.narrowed)} if plan.narrowed else {}),
             **describe_proofs(self),
-            "forecast": {
-                "noise_to_signal": self.forecast.noise_to_signal,
-                "explained": self.forecast.explained,
-                "rows_needed": self.forecast.rows_needed,
-                "if_a_tenth": {
-                    "noise_to_signal": self.forecast.narrow,
-                    "explained": self.forecast.explained_narrow,
-                },
-            },
+            **({"class_share": list(self.agreement.class_share)} if self.agreement.class_share else {}),
+            "forecast": self.forecast.describe(),
         }
 
     @cached_property

@@ -31,7 +31,7 @@ class Variant:
     session: SessionPlan | None
     refused: str | None = None
     forecast: Forecast | None = None
-    """If data fill the bounds of the study as it is, whatever the bounds here."""
+    """For data that lie in the bounds of the study as it is, whatever the bounds here."""
 
     def describe(self) -> dict[str, Any]:
         """One row of a comparison."""
@@ -45,7 +45,8 @@ class Variant:
             "released": self.session.released,
             "noise_to_signal": forecast.noise_to_signal,
             "explained": forecast.explained,
-            "explained_if_a_tenth": forecast.explained_narrow,
+            "explained_range": forecast.left and [forecast.left.low, forecast.left.high],
+            "explained_if_a_tenth": forecast.explained,
             "rows_needed": forecast.rows_needed,
             "warnings": self.session.warnings(),
         }
@@ -83,7 +84,7 @@ def compare(agreement: Agreement, rows: int, choices: Choices) -> list[Variant]:
             continue
         try:
             session = plan_session(found, rows, bytes(32))
-            expected = forecast(session.plan, rows, _filled(agreement, found))
+            expected = forecast(session.plan, rows, _filled(agreement, found), found.classes)
             out.append(Variant(chosen, found, session, forecast=expected))
         except ColonnadeError as error:
             out.append(Variant(chosen, found, None, str(error)))
@@ -91,13 +92,13 @@ def compare(agreement: Agreement, rows: int, choices: Choices) -> list[Variant]:
 
 
 def _filled(before: Agreement, after: Agreement) -> dict[Name, float]:
-    """Which part of its new bounds each number fills, if it fills the old ones."""
+    """Each number's values beside its new bounds, where they lie in both: how many times as much of them they fill."""
     out: dict[Name, float] = {}
     for ref, column in after.schema.columns.items():
         old, new = before.schema.columns[ref].bounds, column.bounds
         if old is not None and new is not None:
-            common = max(0.0, min(old[1], new[1]) - max(old[0], new[0]))
-            out[ref] = max(common / (new[1] - new[0]), 1e-6)
+            common = min(old[1], new[1]) > max(old[0], new[0])
+            out[ref] = (old[1] - old[0]) / (new[1] - new[0]) if common else 1e-6
     return out
 
 

@@ -36,11 +36,12 @@ def warnings_of(session: SessionPlan, lower: Callable[[], PrivacyPlan]) -> list[
     if session.agreement.query.declared is not None:
         out.append(objective_note(session.plan, session.rows))
     elif session.forecast.hopeless and session.agreement.query.evaluated is None:
+        left = session.forecast.left
+        assert left is not None
         out.append(
-            f"the noise on the products with the label is {session.forecast.noise_to_signal:.3g} times the largest "
-            f"possible signal at n={session.rows}: the model is not expected to beat the trivial one, unless few "
-            "columns or common levels hold most of what can be learned; "
-            f"{session.forecast.rows_text}, and a larger epsilon or fewer columns would help, too"
+            f"the noise on the products with the label leaves {100 * left.low:.2g} to {100 * left.high:.2g}% of what "
+            f"the columns could explain at n={session.rows}: the model may be no better than the trivial one; more "
+            "records, a larger epsilon or fewer columns would help"
         )
     if (session.label_noise or 0.0) > LOUD_MEAN and session.agreement.query.evaluated is None:
         out.append(session.label_noise_text)

@@ -6,20 +6,17 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from colonnade.mechanism.forecast import best_columns, forecast
+from colonnade.mechanism.forecast import Share, best_columns, forecast
 from colonnade.mechanism.moments import Encoding, Role
 from colonnade.mechanism.objective import Calibration, Purpose, Task
 from colonnade.mechanism.plan import PrivacyPlan
-from colonnade.mechanism.weights import explained_left, release_risks
 from colonnade.planning.agreement import Agreement
 from colonnade.planning.query import ASKED, Auto, Label, Margins, Traced
 from colonnade.planning.session_plan import SessionPlan, draft_plan
-from colonnade.report.text import share_text
+from colonnade.report.text import range_text
 
 TINY_DELTA = 1e-12
 """So small a delta that nobody would call it a risk: one chance in a million million."""
-NEAR = 1.2
-"""Forecasts that differ by less say little of which release is better; that of the label alone is steadier."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +26,8 @@ class Choice:
     release: str
     label_noise: float
     """Standard deviation of the noise on a released product with the label; the largest, where they differ."""
-    explained: float | None
-    """The share that is left of what a weak model would explain without noise; None where there is no prediction."""
+    explained: float | None = None
+    """The middle of what noise leaves to the planned release; of others, pairs would have to be weighed, too."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +39,15 @@ class Alternative:
     label_noise: float
     ratio: float
     """Of its label noise to the plan's."""
-    explained: float | None
+    left: Share | None
+    """What that noise leaves, where the same products are released."""
     caution: str = ""
+
+    def describe(self) -> dict[str, Any]:
+        """The same as one JSON object."""
+        told = {key: value for key, value in vars(self).items() if key != "left"}
+        left = self.left
+        return told | {"explained": left and left.middle, "explained_range": left and [left.low, left.high]}
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,7 @@ class Options:
     def choices(self) -> list[Choice]:
         """The planned release first, then the others."""
         session, agreement, rows = self.session, self.session.agreement, self.session.rows
-        out = [_choice(session.released, session.plan, agreement, rows)]
+        out = [Choice(session.released, _label_noise(session.plan), session.forecast.explained)]
         if not _chosen(agreement):
             return out
         features = [a for a in session.plan.layout.attributes if a.role is Role.FEATURE]
@@ -64,7 +68,7 @@ class Options:
         for release in ("full", "label", *(["trace"] if numeric else [])):
             if release != session.released:
                 plan = draft_plan(agreement.with_terms(release=release, pairs=()), rows)[1]
-                out.append(_choice(release, plan, agreement, rows))
+                out.append(Choice(release, _label_noise(plan)))
         return out
 
     @cached_property
@@ -85,11 +89,9 @@ class Options:
         out = []
         for term, other, caution in changed:
             query, plan = draft_plan(other, session.rows)
-            found = _choice(query.word, plan, other, session.rows)
-            ratio = found.label_noise / noise
-            # The predicted risk knows nothing of collusion.
-            explained = found.explained if other.collusion == agreement.collusion else None
-            out.append(Alternative(term, query.word, found.label_noise, ratio, explained, caution))
+            found, alike = _label_noise(plan), query.word == session.released
+            left = forecast(plan, session.rows, classes=agreement.classes).left if alike else None
+            out.append(Alternative(term, query.word, found, found / noise, left, caution))
         return [*out, *_fewer_columns(session)]
 
     @cached_property
@@ -110,35 +112,24 @@ class Options:
             return "pairs of features would be mostly noise, and without them the label's products have less of it"
         if isinstance(session.query, Traced):
             return "the noise on X'X would exceed it, and without X'X there is less on X'y"
-        told = "products of features are predicted to help more than their noise costs"
-        near = '; release = "label" is predicted to leave nearly as much, and varies less' if self._near() else ""
-        return f"{told}, or nothing would be left either way{near}"
-
-    def _near(self) -> bool:
-        """Whether label tables alone are predicted to leave nearly as much as all products, mostly noise then."""
-        found = {c.release: c.explained for c in self.choices}
-        full, label = found.get("full"), found.get("label")
-        return full is not None and label is not None and label > full / NEAR
+        return "products of features are predicted to help more than their noise costs"
 
     @property
     def facts(self) -> dict[str, Any]:
         """For a JSON object."""
         chosen = {"chosen": self.session.released, "why": self.why, "choices": [vars(c) for c in self.choices]}
-        return {"release_choice": chosen, "other_terms": [vars(a) for a in self.alternatives]}
+        return {"release_choice": chosen, "other_terms": [a.describe() for a in self.alternatives]}
 
     @property
     def text(self) -> str:
         """The same in sentences."""
         session, (first, *others) = self.session, self.choices
-        if session.query.declared is not None:
-            first = replace(first, explained=None)
         out = f"Release {first.release} ({session.query.meaning}): {self.why}. It has {_told(first)}"
         for other in others:
             out += f" Release {other.release} ({ASKED[other.release].meaning}) would have {_told(other)}"
         for change in self.alternatives:
             release = f" and release {change.release}" if change.release != session.released else ""
-            left = "" if change.explained is None else share_text(change.explained)
-            kept = f", which leaves {left} of the weak model" if left else ""
+            kept = "" if change.left is None else f", which leaves {range_text((change.left.low, change.left.high))}"
             out += f" With {change.term}{release} that noise would be {change.ratio:.2f} times as large{kept}"
             out += f"; {change.caution}." if change.caution else "."
         return out
@@ -157,16 +148,12 @@ def _fewer_columns(session: SessionPlan) -> list[Alternative]:
     ratio, columns = session.forecast.noise_to_signal, len(session.plan.layout.features)
     if not isinstance(session.query, Traced) or session.plan.law.norm > 1 or ratio is None:
         return []
-    chosen, explained = best_columns(columns, ratio)
+    chosen = best_columns(columns, ratio)
     if chosen >= columns:
         return []
     part = chosen / columns
     term = f"{chosen} of the {columns} columns, those that are thought to tell most,"
-    return [Alternative(term, session.released, part * _label_noise(session.plan), part, explained)]
-
-
-def _choice(release: str, plan: PrivacyPlan, agreement: Agreement, rows: int) -> Choice:
-    return Choice(release, _label_noise(plan), _explained(release, plan, agreement, rows))
+    return [Alternative(term, session.released, part * _label_noise(session.plan), part, None)]
 
 
 def _label_noise(plan: PrivacyPlan) -> float:
@@ -176,19 +163,6 @@ def _label_noise(plan: PrivacyPlan) -> float:
     return max(plan.noise_std(i) for i in labels)
 
 
-def _explained(release: str, plan: PrivacyPlan, agreement: Agreement, rows: int) -> float | None:
-    """By the same predicted risk that the plan chooses by; of a trace by the noise on X'y alone."""
-    if release == "trace":
-        return forecast(plan, rows).explained
-    if release not in ("full", "label") or not _chosen(agreement):
-        return None
-    risks = release_risks(plan.layout, rows, agreement.law, agreement.budget.least, agreement.delta)
-    return explained_left(risks[release])
-
-
 def _told(choice: Choice) -> str:
     where = "a count of the label" if choice.release == "margins" else "a product with the label"
-    noise = f"noise of {choice.label_noise:.4g} on {where}"
-    if choice.explained is None:
-        return f"{noise}."
-    return f"{noise}, {share_text(choice.explained)} left of what a weak model would explain."
+    return f"noise of {choice.label_noise:.4g} on {where}."

@@ -43,6 +43,9 @@ from colonnade.report.text import (
     digest_note,
     epsilon_text,
     flaws,
+    forecast_text,
+    left_of,
+    range_text,
     share_text,
     shares_text,
     size_text,
@@ -84,6 +87,9 @@ def environment() -> Environment:
         number=_number,
         shares=shares_text,
         share=share_text,
+        expected=forecast_text,
+        left=left_of,
+        ends=range_text,
     )
     found.globals.update(style=style(), backends=BACKENDS, doors=(), fold_from=FOLD_FROM, part=part_html)
     return found
@@ -124,7 +130,7 @@ def plan_page(session: SessionPlan, cost: Cost, assumed: bool = False, around: P
     around = around or PageContext()
     agreement, plan = session.agreement, session.describe()
     shown = plan_context(plan, agreement)
-    verdict = outlook(session.warnings(), plan["forecast"], session.label_noise_text)
+    verdict = outlook(session.warnings(), plan, session.label_noise_text)
     if not session.in_the_clear:
         verdict = promise(plan, views_of(plan), odds_text(worst_epsilon(plan)), False) + verdict
     context = {

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from colonnade.foundation.errors import ColonnadeError
+from colonnade.mechanism.forecast import Share
 from colonnade.mechanism.objective import Purpose
 from colonnade.mechanism.table_error import TableForecast
 from colonnade.planning.session_plan import SessionPlan, plan_session
 from colonnade.report.results import Heading, Listing, Part, Passage, Words
-from colonnade.report.text import share_text
+from colonnade.report.text import range_text
 
 ALLOCATED = {
     Purpose.LABEL: "the label's model",
@@ -24,7 +25,7 @@ class PurposeForecast:
 
     purpose: Purpose
     released: str
-    explained: float | None
+    left: Share | None
     expected: float
     independent: float
     chosen: bool
@@ -38,7 +39,8 @@ class PurposeForecast:
         return {
             "purpose": self.purpose.value,
             "released": self.released,
-            "explained": self.explained,
+            "explained": self.left and self.left.middle,
+            "explained_range": self.left and [self.left.low, self.left.high],
             "expected_tv": self.expected,
             "independent_tv": self.independent,
             "rows_worse_than_independent": self.worse,
@@ -58,8 +60,8 @@ def forecast_purposes(session: SessionPlan) -> list[PurposeForecast]:
             continue
         tables = other.table_forecast
         if tables is not None and other.query.tables:
-            share, chosen = other.forecast.explained, other is session
-            out.append(PurposeForecast(purpose, other.released, share, tables.expected, tables.independent, chosen))
+            left, chosen = other.forecast.left, other is session
+            out.append(PurposeForecast(purpose, other.released, left, tables.expected, tables.independent, chosen))
     return out
 
 
@@ -71,7 +73,7 @@ def purposes_of(found: list[PurposeForecast]) -> list[Part]:
         Heading("purpose", ("purpose", "chosen"), lambda name, chosen: f"{name} (this plan)" if chosen else name),
         Heading("noise is allocated to", "purpose", lambda name: ALLOCATED[Purpose(name)]),
         Heading("release", "released"),
-        Heading("explained", "explained", share_text, missing=Words("-")),
+        Heading("explained", "explained_range", range_text, missing=Words("-")),
         Heading("distance of tables", "expected_tv", "{:.3f}".format, True),
     )
     note = (

@@ -10,12 +10,11 @@ from typing import Any
 
 from markupsafe import Markup
 
-from colonnade.mechanism.forecast import weakly_explained
 from colonnade.planning.agreement import Agreement
 from colonnade.report.charts import epsilon_scale
 from colonnade.report.results import Heading, Listing, Words
 from colonnade.report.spending import Spending
-from colonnade.report.text import epsilon_text, reliable_text, sentence, share_text
+from colonnade.report.text import epsilon_text, forecast_text, reliable_text, sentence
 from colonnade.report.tidy import listed
 
 TIERS = ((1.0, "strong"), (10.0, "moderate"), (inf, "weak"))
@@ -203,18 +202,11 @@ def reliance(told_apart: int, given: int, coefficients: int, predictors: int | N
     return Sentence("good", "What to rely on.", f"{reliable_text(told_apart, coefficients, predictors)}.")
 
 
-def outlook(warnings: Sequence[str], forecast: Mapping[str, Any], mean: str = "") -> list[Sentence]:
+def outlook(warnings: Sequence[str], plan: Mapping[str, Any], mean: str = "") -> list[Sentence]:
     """What a plan expects, warnings first; `mean` says how sure the label's mean will be."""
     out = [Sentence("warn", "Warning.", f"{note[0].upper()}{note[1:]}.") for note in warnings]
-    if forecast["explained"] is not None:
-        tenth = forecast.get("if_a_tenth")
-        text = f"If numbers fill their bounds evenly, {share_text(forecast['explained'])}"
-        if tenth is not None and tenth["explained"] != forecast["explained"]:
-            text += f", and if they fill a tenth of them {share_text(tenth['explained'])}"
-        text += " of what the columns can explain survives the noise, for a label that they explain wholly"
-        weak = share_text(weakly_explained(forecast["noise_to_signal"]))
-        text += f"; where they explain a tenth of it, {weak}"
-        out.append(Sentence("note", "What to expect.", f"{text}."))
+    if told := forecast_text(plan):
+        out.append(Sentence("note", "What to expect.", sentence(told.removesuffix("."))))
     if mean and mean not in warnings:
         out.append(Sentence("note", "The label's bounds.", sentence(mean)))
     return out

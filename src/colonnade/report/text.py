@@ -7,7 +7,7 @@ from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from colonnade.mechanism.forecast import LARGEST_FLOAT, hides_nobody, weakly_explained
+from colonnade.mechanism.forecast import BALANCED, LARGEST_FLOAT, hides_nobody, share_left
 
 if TYPE_CHECKING:
     from colonnade.foundation.schema import Schema
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from colonnade.mechanism.release import ReleaseRecord
     from colonnade.planning.prediction import Prediction
 
+NEARLY_ALL = 0.93  # of which a forecast says no more than "at least"
 VIEWS = {"outsider": "outsider", "server": "server", "party": "another party", "coalition": "coalition"}
 
 
@@ -54,26 +55,40 @@ def share_text(share: float) -> str:
     return "under 1%" if share < 0.005 else f"about {100 * share:.0f}%"
 
 
-def forecast_text(plan: Mapping[str, Any]) -> str:
-    """What to expect of the model, and what is taken for granted in it; nothing where no model is predicted."""
-    forecast = plan["forecast"]
-    if forecast["noise_to_signal"] is None:
-        return ""
-    out = (
-        "Predicted error, from public facts alone. If every numeric column fills its bounds evenly and all levels are "
-        f"equally common, noise is {forecast['noise_to_signal']:.3g} times the largest possible signal, which leaves "
-        f"{share_text(forecast['explained'])} of what a model of the same columns without noise could explain; at "
-        f"{forecast['rows_needed']:,} records noise and signal would be equal. That is for a label that its columns "
-        "explain wholly; where they explain a tenth of it, expect "
-        f"{share_text(weakly_explained(forecast['noise_to_signal']))}."
+def range_text(ends: Sequence[float]) -> str:
+    """A range of shares, open where it ends near all or nothing."""
+    low, high = ends
+    if high >= NEARLY_ALL:
+        return f"at least {100 * min(low, 0.99):.0f}%"
+    return (
+        f"at most {100 * max(high, 0.01):.0f}%" if low <= 1 - NEARLY_ALL else f"{100 * low:.0f}% to {100 * high:.0f}%"
     )
-    tenth = forecast.get("if_a_tenth")
-    if tenth is not None and tenth["noise_to_signal"] != forecast["noise_to_signal"]:
-        out += (
-            f" If numeric columns fill a tenth of their bounds, noise is {tenth['noise_to_signal']:.3g} times the "
-            f"signal and leaves {share_text(tenth['explained'])}."
-        )
-    return f"{out} How far data fill their bounds, and how much bounds cut off, a plan cannot know."
+
+
+def forecast_text(plan: Mapping[str, Any]) -> str:
+    """What to expect of the model, and under which condition; nothing where no model is predicted."""
+    ends = left_of(plan)
+    if ends is None:
+        return ""
+    told = f"the model explains {range_text(ends)} of what it would without noise (trivial model: 0%)"
+    if stated := plan.get("class_share"):
+        told += f", with a class share of {' to '.join(f'{share:g}' for share in dict.fromkeys(stated))}"
+    elif plan["task"] == "logistic":
+        told += "; less where one class is rare (state class_share)"
+    return f"{told}."
+
+
+def left_of(plan: Mapping[str, Any]) -> tuple[float, float] | None:
+    """The range that a plan predicts, also of a release whose plan was made by an earlier theory."""
+    forecast = plan["forecast"]
+    noise = forecast.get("if_a_tenth", forecast)["noise_to_signal"]
+    if noise is None:
+        return None
+    # Earlier plans took a tenth of a numeric label's bounds, too.
+    noise *= 0.1 if plan["task"] == "linear" and "explained_range" not in forecast and "if_a_tenth" in forecast else 1.0
+    first, last = plan.get("class_share", BALANCED)
+    left = share_left(noise, (first, last))
+    return left.low, left.high
 
 
 def shares_text(plan: Mapping[str, Any]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from colonnade.report.html import odds_text
-from colonnade.report.text import epsilon_text, share_text, size_text, time_text
+from colonnade.report.text import epsilon_text, left_of, range_text, size_text, time_text
 from colonnade.studio.form import Content, table
 from colonnade.studio.panel import panel_context
 from colonnade.studio.workspace import Workspace
@@ -57,10 +57,7 @@ def _numbers(sides: list[dict[str, Any]]) -> dict[str, Callable[[Mapping[str, An
         "odds change by at most": lambda side: odds_text(side["plan"]["epsilon"]),
         **{f"epsilon of {name}'s part": part(name) for name in parties},
         "noise against signal": lambda side: _figure("{:.4g}".format, side["plan"]["forecast"]["noise_to_signal"]),
-        "survives the noise, bounds filled evenly": lambda side: _figure(
-            share_text, side["plan"]["forecast"]["explained"]
-        ),
-        "survives, a tenth of the bounds filled": lambda side: _tenth(side["plan"]["forecast"]),
+        "left by the noise": lambda side: _figure(range_text, left_of(side["plan"])),
         "records": lambda side: f"{side['plan']['n']:,}",
         "sent by all": lambda side: size_text(side["cost"].total),
         "CPU time of all": lambda side: time_text(sum(side["cost"].seconds.values())),
@@ -68,11 +65,7 @@ def _numbers(sides: list[dict[str, Any]]) -> dict[str, Callable[[Mapping[str, An
     }
 
 
-def _tenth(forecast: Mapping[str, Any]) -> str:
-    return _figure(share_text, forecast.get("if_a_tenth", forecast)["explained"])
-
-
-def _figure(write: Callable[[float], str], figure: float | None) -> str:
+def _figure(write: Callable[[Any], str], figure: object) -> str:
     """Margins alone predict no model."""
     return "–" if figure is None else write(figure)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from colonnade.mechanism.dissection import dissect
-from colonnade.mechanism.forecast import Forecast, forecast
+from colonnade.mechanism.forecast import Forecast, forecast, share_left
 from colonnade.mechanism.objective import Task, exact_objective
 from colonnade.mechanism.plan import PrivacyPlan, Terms, plan_top_down
 from tests.helpers.adversary import signed_layout
@@ -31,7 +31,8 @@ def test_rows_needed_is_where_the_ratio_is_one() -> None:
     at = forecast(plan_of(0.5), told.rows_needed).noise_to_signal
     # Rounded up to whole rows.
     assert at == pytest.approx(1.0, rel=1 / told.rows_needed) and at <= 1.0
-    assert forecast(plan_of(0.5), told.rows_needed // 2).hopeless
+    # Where numbers fill a tenth of their bounds, noise is ten times the signal: 1 / (1 + 10 / 1.1) is left.
+    assert forecast(plan_of(0.5), told.rows_needed).hopeless
     assert not forecast(plan_of(0.5), told.rows_needed * 2).hopeless
 
 
@@ -45,14 +46,22 @@ def test_the_ratio_is_that_of_drawn_noise() -> None:
     assert forecast(plan, n).noise_to_signal == pytest.approx(drawn, rel=0.05)
 
 
-def test_explained_share() -> None:
-    assert Forecast(1.0, 10).explained == pytest.approx(0.5)
-    assert Forecast(0.0, 10).explained == 1.0
+def test_what_noise_leaves() -> None:
+    """Half at a ratio of 1.1; between 1 / (1 + 7 / 3) and 1 / (1 + 3 / 7)."""
+    assert share_left(1.1) == pytest.approx((0.3, 0.5, 0.7))
+    assert share_left(0.0) == (1.0, 1.0, 1.0) and Forecast(1.0, 10).left is None
+    assert share_left(1.1, (0.2, 0.7)) == pytest.approx((1 / (1 + 7 / 3 / 0.64**0.75), 1 / (1 + 0.64**-0.375), 0.7))
+
+
+def test_the_rarer_a_class_the_less_is_left() -> None:
+    for ratio in (0.1, 1.0, 10.0):
+        shares = [share_left(ratio, (p, p)).middle for p in (0.5, 0.2, 0.05, 0.01)]
+        assert shares == sorted(shares, reverse=True)
+        assert share_left(ratio, (0.8, 0.8)).middle == pytest.approx(shares[1])
 
 
 def test_columns_that_fill_a_tenth_of_their_bounds_carry_a_tenth_of_the_signal() -> None:
-    """Ten times the ratio for the features, and as much again for a numeric label."""
     told = forecast(plan_of(1.0), 1000)
-    assert told.noise_to_signal is not None and told.narrow == pytest.approx(100 * told.noise_to_signal)
-    assert told.explained_narrow == pytest.approx(1 / (1 + told.narrow**2))
+    assert told.noise_to_signal is not None and told.narrow == pytest.approx(10 * told.noise_to_signal)
+    assert told.explained == pytest.approx(1 / (1 + told.narrow / 1.1))
     assert forecast(plan_of(1.0), None).narrow is None

@@ -84,11 +84,18 @@ def test_the_label_is_marked_and_a_long_list_is_cut() -> None:
 
 
 def test_a_forecast_says_what_it_takes_for_granted() -> None:
-    known = {"noise_to_signal": 0.5, "explained": 0.8, "rows_needed": 1200}
-    narrow = {"noise_to_signal": 5.0, "explained": 0.1}
-    text = forecast_text({"forecast": {**known, "if_a_tenth": narrow}})
-    assert "about 80%" in text and "about 10%" in text and "1,200 records" in text and "cannot know" in text
-    assert (forecast_text({"forecast": {**known, "noise_to_signal": None}})) == ""
+    """1 / (1 + 1.1 / 1.1 * 7 / 3) = .3 and 1 / (1 + 1.1 / 1.1 * 3 / 7) = .7."""
+    plan = {"task": "logistic", "forecast": {"if_a_tenth": {"noise_to_signal": 1.1}}}
+    text = forecast_text(plan)
+    assert (
+        text.startswith("the model explains 30% to 70% of what it would without noise") and "one class is rare" in text
+    )
+    # A class of a tenth has .36 of the variance of two halves: noise counts 1 / .36 ** .75 = 2.152 times as much.
+    rare = forecast_text(plan | {"class_share": [0.1, 0.1]})
+    assert rare.startswith("the model explains 17% to 52% of") and "with a class share of 0.1" in rare
+    loud, soft = (plan | {"forecast": {"if_a_tenth": {"noise_to_signal": r}}} for r in (90.0, 0.01))
+    assert "explains at most 3% of" in forecast_text(loud) and "explains at least 98% of" in forecast_text(soft)
+    assert forecast_text({"task": "linear", "forecast": {"if_a_tenth": {"noise_to_signal": None}}}) == ""
 
 
 def test_what_takes_a_guarantee_away_is_said() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from colonnade.report.results import Answer, Figure, Heading, Listing, Passage, Words
-from colonnade.report.text import share_text
+from colonnade.report.text import range_text, share_text
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from colonnade.planning.variants import Variant
 
 FIELDS = {"refused": str, "epsilon": float, "released": str, "noise_to_signal": float, "explained": float}
-FIELDS |= {"explained_if_a_tenth": float, "rows_needed": int}
+FIELDS |= {"rows_needed": int}
 NONE = Words("-")
 TITLE = "What noise leaves of what could be explained"
 NOTE = (
-    "What noise leaves of what the same columns could explain without it, if numbers fill the bounds of the study "
-    "as it is, or a tenth of these bounds."
+    "What noise leaves of what the same columns could explain without it, in four of five studies like those that "
+    "the forecast was tried on."
 )
 
 
@@ -36,8 +36,7 @@ def compared(variants: Sequence[Variant], study: str, rows: int, assumed: bool =
         *chosen_columns(facts[0]["chosen"]),
         Heading("release", "released"),
         Heading("noise / signal", "noise_to_signal", "{:.3g}".format, True, NONE),
-        Heading("leaves", "explained", share_text, True, NONE),
-        Heading("if a tenth is filled", "explained_if_a_tenth", share_text, True, NONE),
+        Heading("leaves", "explained_range", range_text, True, NONE),
         Heading("rows to be equal", "rows_needed", "{:,}".format, True),
     )
     table = Listing(columns, records, fields=dict.fromkeys(chosen_cells(facts[0]["chosen"])) | FIELDS)

@@ -17,7 +17,6 @@ from colonnade.report.text import (
     forecast_text,
     law_text,
     sentence,
-    share_text,
     shares_text,
     size_text,
     time_text,
@@ -58,7 +57,7 @@ def planned(
     options, purposes = Options(session), cache(lambda: forecast_purposes(session))
     parts = terms_of(plan, label, assumed)
     parts += leakage_of(session)
-    parts += [Passage(forecast)] if (forecast := forecast_text(plan)) else []
+    parts += [Passage(sentence(forecast.removesuffix(".")))] if (forecast := forecast_text(plan)) else []
     parts += [Passage(sentence(mean))] if (mean := session.label_noise_text) else []
     if alone:
         parts.append(Passage(cost_text(cost)))
@@ -111,17 +110,9 @@ def _brief(
 
 def _expected(options: Options, plan: Mapping[str, Any], cuts: Sequence[Binning] | None) -> list[tuple[str, str]]:
     """What noise leaves, what was chosen, and what would leave more."""
-    from colonnade.mechanism.forecast import weakly_explained
-
-    known, out = plan["forecast"], []
-    if known["explained"] is not None:
-        tenth, weak = known["if_a_tenth"]["explained"], weakly_explained(known["noise_to_signal"])
-        out.append((
-            "Expect",
-            f"the model explains {share_text(known['explained'])} of what it would without noise, if values fill their "
-            f"bounds; {share_text(tenth)} if they fill a tenth, {share_text(weak)} if the columns explain a tenth of "
-            "the label (trivial model: 0%). Public rows narrow it: rehearse.",
-        ))  # fmt: skip
+    out = []
+    if told := forecast_text(plan):
+        out.append(("Expect", f"{told} Public rows narrow it: rehearse."))
     chosen = f"{options.session.query.meaning}: {options.why}."
     if cuts is not None:
         taken = [str(cut.column) for cut in cuts if cut.chosen]
