@@ -504,7 +504,7 @@ def _forecasts(found: Found, columns: Cells) -> list[str]:
     return [
         "![share left, predicted and found](panel.png)",
         "",
-        f"What noise left of what the columns explain lies in the range that the plan predicted, the share of positives "
+        "What noise left of what the columns explain lies in the range that the plan predicted, the share of positives "
         f"known to it, in {sum(held)} of {len(held)} cells; no range is wider than {max(widths):.2f}. The constants of "
         "the forecast were fitted to these cells.",
     ]
