@@ -30,6 +30,7 @@ from colonnade.consent.entries import Booking, DataSet
 from colonnade.consent.ledger import GENESIS, TABLES, Ledger, _link
 from colonnade.consent.policy import policy_from, read_policy
 from colonnade.crypto.product import Contribution
+from colonnade.data.ids import IdColumns
 from colonnade.data.table import Table, read_table
 from colonnade.foundation.canonical import canonical_json
 from colonnade.foundation.errors import ColonnadeError, MessageError
@@ -398,7 +399,7 @@ def _csv(data: bytes) -> None:
 
 
 def _table(name: str, data: bytes) -> None:
-    table = read_table("a", _file(name, data), COLUMNS, "id")
+    table = read_table("a", _file(name, data), COLUMNS, IdColumns(("id",)))
     table.coordinates()
 
 

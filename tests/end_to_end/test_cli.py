@@ -53,7 +53,7 @@ def test_plan_touches_no_data(tmp_path: Path, run: Run) -> None:
         "works x bank (label)",
         "secure product",
         "coalition",
-        "is left by the noise",
+        "of what it would without noise",
         "Expected",
     ):
         assert text in shown.out

@@ -17,7 +17,7 @@ from colonnade.crypto.backends import BACKENDS
 from colonnade.foundation.canonical import canonical_json
 from colonnade.foundation.errors import ColonnadeError, StudyError
 from colonnade.foundation.schema import KINDS
-from colonnade.planning.query import RELEASES
+from colonnade.planning.query import ASKED
 from colonnade.report.html import environment
 from colonnade.studio.form import from_fields, to_form, to_toml
 from colonnade.studio.pages import HERE
@@ -167,7 +167,7 @@ PAGE = environment().overlay(loader=LOADER).get_template("study.html")
 def fields_of(content: dict[str, Any]) -> dict[str, str]:
     """What a browser sends of the page's form of a study."""
     form = Fields()
-    known = {"kinds": list(KINDS), "releases": RELEASES, "backends": BACKENDS, "base": "", "faults": {}}
+    known = {"kinds": list(KINDS), "releases": list(ASKED), "backends": BACKENDS, "base": "", "faults": {}}
     form.feed(PAGE.render(form=to_form(content), studies=[], data=[], opened="", **known))
     return form.found
 

@@ -223,6 +223,7 @@ def test_bounds_come_from_nowhere_but_the_declaration() -> None:
         warnings.simplefilter("error")
         # At this epsilon the grid is coarser than the noise, and the plan says so.
         warnings.filterwarnings("ignore", message="with n=300 numbers are rounded")
+        warnings.filterwarnings("ignore", message=r"epsilon=1e\+06 hides nobody")
         VerticalLinearRegression(**LINEAR, schema=Numeric(-1, 1), label=Numeric(-1, 1)).fit(X, y)
 
 

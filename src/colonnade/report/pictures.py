@@ -45,9 +45,9 @@ def heat_map(cross: CrossTable) -> Markup:
             )
             parts.append(
                 f'<g><title>{escape(hint)}</title><rect class="cell" x="{LEFT + b * side:.1f}" y="{y}" '
-                f'width="{side - 1:.1f}" height="{CELL - 1}"/><rect class="{kind}" '
+                f'width="{max(side - 1, side / 2):.1f}" height="{CELL - 1}"/><rect class="{kind}" '
                 f'fill-opacity="{DEEPEST_COLOUR * strength:.2f}" '
-                f'x="{LEFT + b * side:.1f}" y="{y}" width="{side - 1:.1f}" height="{CELL - 1}"/>'
+                f'x="{LEFT + b * side:.1f}" y="{y}" width="{max(side - 1, side / 2):.1f}" height="{CELL - 1}"/>'
             )
             if side >= ROOMY:
                 at = LEFT + (b + 0.5) * side

@@ -267,7 +267,7 @@ def test_components_are_those_of_the_rows() -> None:
         (lambda r: r.condition("age=old"), "column age takes a number in a condition, got 'old'"),
         (lambda r: r.conditions(["sex=F", "sex=M"]), "two conditions on column sex exclude each other"),
         (lambda r: r.impossible([["sex=F", "sex=M"]]), "an impossible pair names levels of two columns"),
-        (lambda r: Tables.of(r).cross(0, 0), "a cross table needs two columns"),
+        (lambda r: Tables.of(r).cross(0, 0), "a contingency table needs two columns"),
         (lambda r: answer(r, Question("height", "multinomial")), "needs a column with levels or bins as label"),
         (lambda r: answer(r, Question("role", "poisson")), "a poisson model needs a numeric column as label"),
         (lambda r: answer(r, Question("height", "poisson")), "counts from 0 up, got column height"),
