@@ -97,7 +97,7 @@ def _run(
     evaluation: Evaluation, out: Path, force: bool, approved: list[str], json: bool, strict: bool, evidence: Path | None
 ) -> None:
     from colonnade import runs
-    from colonnade.cli.terminal import Terminal, tell_unsettled
+    from colonnade.cli.observer import Terminal, tell_unsettled
     from colonnade.foundation.files import places, release_place
     from colonnade.report.answers.measured import foreseen, measured
     from colonnade.report.progress import Steps

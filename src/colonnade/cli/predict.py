@@ -99,7 +99,7 @@ def _score_across(
     strict: bool,
 ) -> tuple[Scores, Prediction]:
     from colonnade import runs
-    from colonnade.cli.terminal import Terminal
+    from colonnade.cli.observer import Terminal
     from colonnade.data.sources import sources_at
     from colonnade.model import prediction_of
     from colonnade.planning.warnings import refusing_columns

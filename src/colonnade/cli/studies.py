@@ -206,7 +206,7 @@ def fit_into(
         from colonnade import runs
         from colonnade.analysis.request import ModelRequest
         from colonnade.check import check_study
-        from colonnade.cli.terminal import Terminal, tell_unsettled
+        from colonnade.cli.observer import Terminal, tell_unsettled
         from colonnade.foundation.files import places, release_place
         from colonnade.model import publish, write_model
         from colonnade.pool import open_workers
