@@ -224,7 +224,7 @@ class Agreement:
                     )
 
     def _check_class_share(self) -> None:
-        if self.asked is not Task.LOGISTIC:
+        if not self.asked.of_yes_or_no:
             raise StudyError(f"class_share is for a label of two classes, and the task is {self.asked.value}")
         if len(self.class_share) != 2 or not 0 < self.class_share[0] <= self.class_share[1] < 1:
             raise StudyError(

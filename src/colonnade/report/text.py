@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from colonnade.mechanism.forecast import BALANCED, LARGEST_FLOAT, hides_nobody, share_left
+from colonnade.mechanism.objective import Task
 
 if TYPE_CHECKING:
     from colonnade.foundation.schema import Schema
@@ -73,7 +74,7 @@ def forecast_text(plan: Mapping[str, Any]) -> str:
     told = f"the model explains {range_text(ends)} of what it would without noise (trivial model: 0%)"
     if stated := plan.get("class_share"):
         told += f", with a class share of {' to '.join(f'{share:g}' for share in dict.fromkeys(stated))}"
-    elif plan["task"] == "logistic":
+    elif Task(plan["task"]).of_yes_or_no:
         told += "; less where one class is rare (state class_share)"
     return f"{told}."
 
@@ -85,7 +86,8 @@ def left_of(plan: Mapping[str, Any]) -> tuple[float, float] | None:
     if noise is None:
         return None
     # Earlier plans took a tenth of a numeric label's bounds, too.
-    noise *= 0.1 if plan["task"] == "linear" and "explained_range" not in forecast and "if_a_tenth" in forecast else 1.0
+    earlier = "if_a_tenth" in forecast and "explained_range" not in forecast
+    noise *= 0.1 if earlier and Task(plan["task"]).of_number else 1.0
     first, last = plan.get("class_share", BALANCED)
     left = share_left(noise, (first, last))
     return left.low, left.high
