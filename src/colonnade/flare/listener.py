@@ -83,18 +83,18 @@ class Port(ThreadingTCPServer):
         with self._lock:
             self._unproven[line] = client_address[0]
             if crowded := len(self._unproven) > UNPROVEN:
-                dropped = self._draw()
+                dropped = self._draw(line)
                 del self._unproven[dropped]
         if crowded:
             self._hang_up(dropped)
         super().process_request(line, client_address)
 
-    def _draw(self) -> ssl.SSLSocket:
+    def _draw(self, newest: ssl.SSLSocket) -> ssl.SSLSocket:
         """One that makes room: of the busiest address, so that whoever floods the port from one harms itself."""
         # By lot: behind a proxy, or under a flood from many addresses, the eldest would be whoever is far away.
         counts = Counter(self._unproven.values())
         most = max(counts.values())
-        lines = [line for line, host in self._unproven.items() if counts[host] == most]
+        lines = [line for line, host in self._unproven.items() if counts[host] == most and line is not newest]
         return lines[int.from_bytes(self._lots.bytes(8), "big") % len(lines)]
 
     def finish_request(self, request: Any, client_address: Any) -> None:
