@@ -20,6 +20,7 @@ from colonnade.planning.agreement import Agreement
 from colonnade.planning.prediction import Floats, Prediction
 from colonnade.planning.session_plan import SessionPlan
 from colonnade.protocol.account import SessionAccount
+from colonnade.protocol.conversation import PartyState, ServerState
 from colonnade.protocol.evidence import Evidence
 from colonnade.protocol.fit import FitParty, FitServer
 from colonnade.protocol.messages import Envelope
@@ -28,6 +29,7 @@ from colonnade.protocol.predict import OpenedScores, PredictParty, PredictServer
 from colonnade.protocol.server import ServerRole
 from colonnade.protocol.signatures import Signer
 from colonnade.protocol.tasks import JournalEvent, Unguarded
+from tests.helpers.accounts import Remembered, SharedSigner
 
 NAMES = ("works", "bank", "town")
 ROWS = 6
@@ -239,3 +241,29 @@ def predict_conversation(seed: bytes = b"cut") -> Conversation:
         )
         roles[name] = PartyRole(task, source)
     return Conversation(ServerRole(PredictServer(PREDICTION, "none"), source, journal), roles, books, journal, scores)
+
+
+def reached(state: PartyState | ServerState) -> Conversation:
+    """A session that messages, and a stop where it takes one, brought to where its first party or its server is so."""
+    matched = state in (PartyState.ALIGNING, PartyState.MATCHED)
+    accountable = state in (PartyState.FIXED, PartyState.KEPT, PartyState.WITHDRAWN, ServerState.HALTING)
+    evidence = {name: Remembered() for name in NAMES} if accountable else None
+    # Without signatures to wait for, what is fixed is kept at once.
+    signers = {name: SharedSigner(name) for name in NAMES} if state is PartyState.FIXED else None
+    talk = fit_conversation(matched, signers=signers, evidence=evidence)
+    role = talk.parties[NAMES[0]] if isinstance(state, PartyState) else talk.server
+    if state is PartyState.NEW:
+        return talk
+    for party in talk.parties.values():
+        talk.send(SERVER, party.start())
+    if state is PartyState.ENDED:
+        talk.stop_party(NAMES[0])
+    elif state is ServerState.FAILED:
+        talk.stop_server()
+    while role.state is not state:
+        if talk.server.state is ServerState.SUBMITTING and state in (PartyState.WITHDRAWN, ServerState.HALTING):
+            # The server hears that another one has stopped before anybody hands in.
+            for refusal in talk.parties[NAMES[-1]].stop():
+                talk.deliver(SERVER, refusal)
+        talk.deliver(*talk.queue.popleft())
+    return talk
