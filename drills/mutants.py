@@ -179,8 +179,12 @@ def mutants_of(path: Path) -> Iterator[Mutant]:
         for field, value in ast.iter_fields(node):
             if field in ("annotation", "returns", "decorator_list", "type_params"):
                 continue
-            for child in value if isinstance(value, list) else [value]:
-                if isinstance(child, ast.AST):
+            children = value if isinstance(value, list) else [value]
+            for child in children:
+                # What a branch assigns on its way to a raise is a part of its text.
+                branch = isinstance(node, ast.If | ast.ExceptHandler) and isinstance(children[-1], ast.Raise)
+                told = branch and isinstance(child, ast.Assign)
+                if isinstance(child, ast.AST) and not told:
                     yield from walk(child)
         scope = before
 
