@@ -63,7 +63,7 @@ def laplace_share(scale: Fraction, parts: int, count: int, randomness: Randomnes
     # A share is a sum of jumps +-k, a Poisson number exp(-k / scale) / (k parts) of them for each k and each sign.
     # Candidates come uniformly from each octave of k below 2^octaves and from steps of 2^octaves beyond, and are
     # thinned to that intensity.
-    octaves = max(0, -(-scale.numerator // scale.denominator) - 1).bit_length()
+    octaves = (-(-scale.numerator // scale.denominator) - 1).bit_length()
     mean = Fraction(2 * (octaves + 1), parts)
     candidates = Poisson(mean)
     shift = np.uint64(63) - np.arange(octaves + 1, dtype=np.uint64)
@@ -73,7 +73,7 @@ def laplace_share(scale: Fraction, parts: int, count: int, randomness: Randomnes
     rate = -1 / float(scale)
 
     out = np.empty(count, dtype=np.int64)
-    rows = max(1, min(CHUNK, int(4 * CHUNK / mean)))
+    rows = min(CHUNK, int(4 * CHUNK / mean))
     for start in range(0, count, rows):
         ends = np.cumsum(candidates.draw(min(rows, count - start), randomness))
         size = int(ends[-1])

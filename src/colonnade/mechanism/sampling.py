@@ -54,7 +54,7 @@ def exp_bounds(x: Fraction, bits: int) -> tuple[int, int]:
     """Integers low <= exp(-x) 2^bits <= high, for x >= 0."""
     if x > bits:
         return 0, 1
-    halvings = max(0, (2 * x.numerator // x.denominator).bit_length())
+    halvings = (2 * x.numerator // x.denominator).bit_length()
     work = bits + 2 * halvings + 32
     numerator, denominator = x.numerator, x.denominator << halvings
     # Taylor's series of exp(-x / 2^halvings), whose argument is at most 1: each floor errs by less than 2 units.
@@ -211,7 +211,7 @@ def discrete_laplace(scale: Fraction, count: int, randomness: Randomness) -> NDA
     count = check_count("count", count)
     zero = Coin(_zero_of_laplace(1 / scale))
     # What lies beyond the digits starts again there, for a geometric variable has no memory.
-    digits = max(0, -(-DIGIT_SCALES * scale.numerator // scale.denominator) - 1).bit_length()
+    digits = (-(-DIGIT_SCALES * scale.numerator // scale.denominator) - 1).bit_length()
     low_digits = [Coin(_bit_of_geometric(Fraction(1 << digit) / scale)) for digit in range(digits)]
     beyond = Coin(lambda bits: exp_bounds(Fraction(1 << digits) / scale, bits))
 
