@@ -1,0 +1,181 @@
+"""What is added beyond a true value, and where a search ends: each by hand, for no tolerance would notice it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from math import ceil, e, exp, log, log2, pi, sqrt
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.special import gammaln, log_ndtr, ndtr
+
+from colonnade.crypto.lattice.parameters import chain_gain
+from colonnade.crypto.lattice.security import key_bits
+from colonnade.data.gate import Coding
+from colonnade.foundation.grid import Grid, rounded_norm
+from colonnade.foundation.randomness import Randomness
+from colonnade.foundation.schema import Numeric
+from colonnade.mechanism import accounting, noise, sampling
+from colonnade.mechanism.blocks import IntegerNoise
+from colonnade.mechanism.defects import epsilon_in_spite
+from colonnade.mechanism.moments import Distribution, Floats, Role
+from colonnade.mechanism.noise import _above, _below
+from colonnade.mechanism.release import ReleasedBlock, ReleaseRecord
+from colonnade.mechanism.sampling import Enclosure, Poisson, _bit_of_geometric, discrete_laplace, uniform_below
+from colonnade.planning import session_plan
+from colonnade.planning.leakage import value_bits
+from colonnade.planning.precision import MADE_BOUND, _interaction_bound
+from colonnade.planning.session_plan import plan_session
+from tests.helpers.adversary import signed_layout
+from tests.helpers.sessions import agreement_of
+
+
+@pytest.mark.parametrize("value", [3.0, -0.75, 0.0])
+def test_a_float_is_raised_by_a_part_of_itself_and_a_little(value: float) -> None:
+    more = Fraction(abs(value)) / 2**40 + Fraction(1, 2**60)
+    assert _above(value) == Fraction(value) + more and _below(value) == Fraction(value) - more
+
+
+@pytest.mark.parametrize(("deviation", "epsilon"), [(1.0, 30.0), (0.1, 1.0), (20.0, 2.0)])
+def test_a_computed_delta_is_raised_by_what_floats_may_lack(deviation: float, epsilon: float) -> None:
+    """By 2^-50 of the first term for each unit of near^2 + far^2 + epsilon + 8, the logarithms that it is made of."""
+    near, far = 0.5 / deviation - epsilon * deviation, -0.5 / deviation - epsilon * deviation
+    margin = ndtr(near) * (near**2 + far**2 + epsilon + 8) * 2.0**-50
+    found = accounting._delta(deviation, epsilon) - (ndtr(near) - exp(epsilon + log_ndtr(far)))
+    assert found == pytest.approx(margin, rel=1e-2)
+
+
+def test_what_accounting_found_is_raised_by_a_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accounting, "_epsilon", lambda rho, delta, order: 3.0)
+    more = 1 + 2.0**-40
+    assert accounting.epsilon_of_rho(Fraction(1), 1e-6) == 3.0 * more
+    assert accounting.epsilon_of_rho(Fraction(1), 1e-6, Fraction(1, 8)) == 3.25 * more
+
+
+def test_the_bound_of_a_defective_release_is_raised_by_a_part_of_it() -> None:
+    """Eight columns, 5 steps of 1/50 beyond those that were counted, beside noise of deviation 0.2 in Laplace."""
+    factors = np.stack([np.arange(1, 9)] * 2, axis=1)
+    trace = ReleasedBlock(("A",), Role.FEATURE, True, 50, factors, np.array([7]), np.array([0.2]))
+    plan = {"delta": 0.0, "collusion": 1, "parties": ["A", "B"]}
+    release = ReleaseRecord(100, signed_layout([9]), Distribution.LAPLACE, (trace,), plan, {})
+    assert epsilon_in_spite(release, [trace], 1.0) == (1 + sqrt(2) * (5 / 50 / 0.2)) * (1 + 2.0**-40)
+
+
+@pytest.mark.parametrize(("scale", "digits", "cells"), [("4", 6, 3), ("129/32", 7, 4), ("1/40", 0, 1), ("8", 7, 4)])
+def test_how_many_digits_and_cells_a_scale_has(
+    scale: str, digits: int, cells: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A digit for each 2^i below 16 scales; an octave for each 2^i below the scale, and the cell beyond."""
+    t, exponents, bounds = Fraction(scale), list[Fraction](), list[int]()
+
+    def bit(exponent: Fraction) -> Enclosure:
+        exponents.append(exponent)
+        return _bit_of_geometric(exponent)
+
+    def uniform(bound: int, count: int, randomness: Randomness) -> NDArray[np.uint8]:
+        bounds.append(bound)
+        return uniform_below(bound, count, randomness)
+
+    monkeypatch.setattr(sampling, "_bit_of_geometric", bit)
+    discrete_laplace(t, 5, Randomness(b"digits"))
+    assert exponents == [2**i / t for i in range(digits)]
+    monkeypatch.setattr(noise, "uniform_below", uniform)
+    noise.laplace_share(t, 2, 5, Randomness(b"cells"))
+    assert bounds == [cells]
+
+
+@pytest.mark.parametrize("mean", [Fraction(1), Fraction(25, 3)])
+@pytest.mark.parametrize("bits", [64, 128])
+def test_a_table_of_poisson_probabilities(mean: Fraction, bits: int) -> None:
+    """Each is enclosed as tightly as whole numbers can, up to all but 2^-(3 bits/4) of what there is."""
+    lows, highs = Poisson(mean)._cumulative(bits)
+    with localcontext() as context:
+        context.prec = 120
+        term = total = (-Decimal(mean.numerator) / Decimal(mean.denominator)).exp()
+        left = []
+        for n, (low, high) in enumerate(zip(lows, highs, strict=True)):
+            assert low <= total * 2**bits <= high == low + 1
+            left.append((1 - total) * 2**bits)
+            term *= Decimal(mean.numerator) / Decimal(mean.denominator) / (n + 1)
+            total += term
+        assert left[-1] <= 2 ** (bits // 4) < left[-2]
+
+
+def test_what_is_told_where_no_key_is_spelt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Opened integers within a reach of 3 are one of 7."""
+    session = plan_session(agreement_of(2, product="bgn"), 50, bytes(32))
+    assert session.backend.key_left is None and session.backend.private
+    words: list[float] = []
+
+    def noted(law: IntegerNoise, word: float, alone: bool) -> Floats:
+        words.append(word)
+        return value_bits(law, word, alone)
+
+    monkeypatch.setattr(session_plan, "value_bits", noted)
+    assert replace(session, spec=replace(session.spec, reach=3)).tellings
+    assert words == [log2(7)]
+
+
+def test_a_product_of_three_owners_may_have_a_gain_of_one() -> None:
+    """100 2047^3 < 2^40 + 2^30: of words of 45 bits a gain of 8 leaves room, and of 42 bits a gain of 1."""
+    span = 100 * 2047**3 + 1000
+    assert 2**39 < span < 2**40
+    assert chain_gain(3, 100, 2047, 1e10, 1000, 42) == 2
+    assert chain_gain(3, 100, 2047, 1e10, 1000, 41) == 1
+
+
+def test_grids_of_products_that_parties_round_are_fine() -> None:
+    agreement = agreement_of(2, product="lattice", interactions=(("p0.x0", "p0.c0", "p1.x1"),))
+    plan = plan_session(agreement, 200, bytes(32)).plan
+    assert _interaction_bound(plan, 3.0) >= MADE_BOUND == 127
+
+
+def test_a_record_that_rounding_made_too_long_is_cut() -> None:
+    """400 numbers of 1.0001 steps, all rounded up to 2: a length of 40 where 20.002 was declared.
+
+    The plan counts with 20.002 + (6 20.002 + 100 + 30) / (2 20.002) = 26.25: each is cut to 2 26.25/40, towards 0: 1.
+    """
+    layout, bound = signed_layout([400], label=None), 63
+    columns = {f"a{j}": Numeric(-1.0, 1.0) for j in range(400)}
+    coding = Coding("A", columns, layout.attributes, Grid(bound), bytes(32), 1.0001 * 20 / bound)
+    assert rounded_norm(coding.norm or 0.0, 400, bound) * bound == pytest.approx(26.25, abs=0.01)
+    out = np.zeros((400, 1))
+    coins = np.full((1, 400), 2**32 - 1, np.uint32)
+    coding.write({name: np.full(1, 1.0001 / bound) for name in columns}, out, coins)
+    assert set(out.ravel().tolist()) == {1.0}
+
+
+def ways(block: int, dimension: int, modulus_bits: int, secret: float, error: float) -> float:
+    """log2 of the cost of one block size: docs/secure-product.md's estimate, the projection found by trying all."""
+    slope = (log(block / (2 * pi * e)) + log(pi * block) / block) / (2 * (block - 1))
+    modulus, scale = modulus_bits * log(2), log(max(error / secret, 1.0))
+    rank = max(block, ceil(sqrt(dimension * (modulus - scale) / slope)))
+    volume = (rank - dimension) * modulus + dimension * scale
+    left = np.arange(1, rank + 1)
+    ball = (left + 1) / 2 * log(pi) - gammaln((left + 1) / 2 + 1)
+    shortest = (left / rank * volume - (rank - left) * left * slope + log(error) - ball) / (left + 1)
+    shown = left[shortest >= log(error) + np.log(left + 1) / 2]
+    per_dimension, start = 0.29613500308205365, 20.387885985467914
+
+    def sieves(size: int, count: int) -> float:
+        saved = max(size * log(4 / 3) / log(size / (2 * pi * e)), 0.0) if size > 2 * pi * e else 0.0
+        return -2 * log2(1 - 2**-per_dimension) + log2(max(count - size, 1)) + per_dimension * (size - saved) + start
+
+    if not shown.size:
+        return float("inf")
+    return float(np.logaddexp2(sieves(block, rank), sieves(int(shown[0]) + 1, int(shown[0]) + 1)))
+
+
+@pytest.mark.parametrize(
+    ("dimension", "modulus_bits", "secret", "error"),
+    [(2048, 40, 1.0, 3.24), (2048, 51, 0.7, 2.3), (600, 20, 1.0, 3.0), (300, 12, 2.0, 1.5)],
+)
+def test_bits_of_a_key_by_trying_every_block_size(
+    dimension: int, modulus_bits: int, secret: float, error: float
+) -> None:
+    best = min(ways(block, dimension, modulus_bits, secret, error) for block in range(40, 800))
+    margin = max(5.3 - 4.3 * secret, 1.0)
+    assert key_bits(dimension, modulus_bits, secret, error) == pytest.approx(max(best - margin, 0.0), rel=1e-9)
