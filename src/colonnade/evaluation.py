@@ -351,17 +351,17 @@ def _part(public: PublicModel, party: str, holder: str, estimate: Estimate | Non
             spread += own[0] ** 2 / 3
             low, high = low - abs(own[0]), high + abs(own[0])
     error = public.model.is_number and party == holder
+    constant = public.model.intercept if party == holder else 0.0
+    low, high, centre = low + constant, high + constant, centre + constant
+    scores = None if scores is None or error else scores + constant
     if error:
         spread += 1 / 3
-        low, high = low - 1.0 + public.model.intercept, high + 1.0 + public.model.intercept
-        centre, scores = 0.0, None
-    elif party == holder:
-        low, high, centre = (v + public.model.intercept for v in (low, high, centre))
-        scores = None if scores is None else scores + public.model.intercept
+        low, high, centre = low - 1.0, high + 1.0, 0.0
     if estimate is not None:
-        centre, spread = _by_release(public, party, holder if error else None, estimate, centre, spread)
-        if party == holder and not error:
-            centre += public.model.intercept
+        told = _by_release(public, party, holder if error else None, estimate)
+        if told is not None:
+            centre, variance = told[0] + (0.0 if error else constant), told[1]
+            spread = variance if variance > 0 else spread
     centre, high = min(max(centre, low), high), max(high, low + 1e-9)
     spread = max(sqrt(max(spread, 0.0)), max(high - centre, centre - low) * 1e-3)
     found = () if scores is None else tuple(float(v) for v in scores)
@@ -376,29 +376,24 @@ def _balanced(parts: Mapping[str, Part], holder: str) -> dict[str, Part]:
     return {party: replace(part, least=least) for party, part in centred.items()}
 
 
-def _by_release(
-    public: PublicModel, party: str, error: str | None, estimate: Estimate, centre: float, variance: float
-) -> tuple[float, float]:
-    """Mean and variance of a party's part, or of its part of the error, by the release's estimated moments."""
+def _by_release(public: PublicModel, party: str, error: str | None, estimate: Estimate) -> tuple[float, float] | None:
+    """Mean and variance of a party's part, or of its part of the error, by the release; None where it does not tell."""
     layout = estimate.layout
     vector = np.zeros(layout.width)
     for (factor,), weight in zip(public.factors.values(), public.model.coefficients, strict=True):
         if factor.of.party == party:
             if factor not in layout.index:
                 # A number that was released by its bins.
-                return centre, variance
+                return None
             vector[layout.index[factor]] = weight
     if error is not None:
         label = layout.span(layout.label)
         vector[label.stop - 1] -= 1.0
         if label.stop - label.start == 2:
             vector[label.start] += 1.0
-    known = np.isfinite(estimate.std[0][vector != 0]).all() and np.isfinite(estimate.value).all()
-    if not known:
-        return centre, variance
-    mean = float(vector @ estimate.margin) / estimate.n
-    found = float(vector @ estimate.covariance @ vector) / estimate.n
-    return mean, found if found > 0 else variance
+    if not (np.isfinite(estimate.std[0][vector != 0]).all() and np.isfinite(estimate.value).all()):
+        return None
+    return float(vector @ estimate.margin) / estimate.n, float(vector @ estimate.covariance @ vector) / estimate.n
 
 
 def _label_part(public: PublicModel, estimate: Estimate | None) -> Part:

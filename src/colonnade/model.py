@@ -321,8 +321,8 @@ def predict(public: PublicModel, total: Floats) -> Floats:
     if not family.identity or (column.bounds is not None and level is None):
         return family.predicted(score, column)
     # A linear model of a level: the declared label stands as -1 and 1, any other level as 0 and 1.
-    signed = np.clip(score, -1.0, 1.0)
-    return (signed + 1.0) / 2.0 if public.schema.find(public.declared) == public.about.of else signed
+    declared = public.schema.find(public.declared) == public.about.of
+    return np.clip((score + 1.0) / 2.0 if declared else score, 0.0, 1.0)
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from colonnade.foundation.errors import ColonnadeError, PolicyError, ReleaseErro
 from colonnade.foundation.randomness import Randomness
 from experiments.paper.evaluation_coverage import run as coverage
 from tests.helpers.evaluations import Made, make
+from tests.pins.studies import write_study
 
 CASES = [("logistic", 1), ("logistic", 2), ("logistic", 3), ("linear", 1), ("linear", 2), ("linear", 3)]
 
@@ -137,6 +138,16 @@ def test_without_the_release_it_still_measures(made: dict[tuple[str, int], Made]
     evaluation = evaluate_by(this.study(5.0), this.public, rows=8000)
     _, found = runs.evaluate(evaluation, runs.RunOptions(randomness=Randomness(seed=b"blind")))
     assert found.measures["rmse"].low <= truth["rmse"] <= found.measures["rmse"].high
+
+
+def test_the_constant_counts_once_where_the_release_does_not_tell_a_part(tmp_path: Path) -> None:
+    """Of numbers in the place of their bins the declared columns say where a part lies, with or without a release."""
+    study = cn.Study.read(write_study(tmp_path, "line"))
+    fitted = study.fit(seed="01")
+    public = fitted.solve().public
+    assert public.model.intercept != 0
+    told, blind = (evaluate_by(study.study, public, release=release) for release in (fitted.released, None))
+    assert told.parts == blind.parts
 
 
 def test_no_part_of_a_score_is_clipped(made: dict[tuple[str, int], Made]) -> None:

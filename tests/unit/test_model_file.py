@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import numpy as np
+
 from colonnade.analysis.model import FittedModel
-from colonnade.foundation.schema import Numeric, Schema
+from colonnade.foundation.schema import Categorical, Numeric, Schema
 from colonnade.mechanism.release import read_sealed, write_sealed
-from colonnade.model import FORMAT, PublicModel, read_model, write_model
+from colonnade.model import FORMAT, PublicModel, predict, read_model, write_model
 from colonnade.report.answers.coefficients import model_facts
 
 MODEL = FittedModel("linear", "a.y", ("x",), ((0.5,),), (0.1,), "default", 0.01, 1.0, 0.3, (0.26, 0.34))
@@ -34,3 +36,13 @@ def test_a_file_from_before_intervals_is_read_as_it_was_and_states_no_r_squared(
     public = read_model(old)
     assert write_model(public) == old
     assert model_facts(public)["r_squared"] is None
+
+
+def test_a_linear_model_of_a_level_predicts_shares() -> None:
+    """Its label is 0 or 1 where another column was named by the study, and -1 or 1 where this one was."""
+    schema = Schema({"a": {"x": Numeric(0, 1), "c": Categorical(("r", "g")), "y": Numeric(0, 1)}})
+    public = PublicModel(replace(MODEL, label="c=r"), "s", schema, "a.y", "d")
+    scores = np.array([-0.5, 0.0, 0.4, 1.5])
+    # The model's constant, .1, comes on top.
+    assert np.allclose(predict(public, scores), [0.0, 0.1, 0.5, 1.0])
+    assert np.allclose(predict(replace(public, declared="a.c"), scores), [0.3, 0.55, 0.75, 1.0])

@@ -111,7 +111,7 @@ def _constant(known: Estimate, i: int, step: float) -> bool:
         if not np.isfinite(known.std[[0, at], at]).all():
             return False
         noise = float(np.hypot(known.std[at, at], 2.0 * mean * known.std[0, at])) / n
-        # Rounding a value to the grid adds up to a quarter of the square of its step.
+        # Rounding a value to the grid adds up to a quarter of the square of its step on average, and a sum swings.
         left -= 0.5 * step**2
     return bool(np.isfinite(noise)) and left <= FAINT * noise < MOSTLY * most
 

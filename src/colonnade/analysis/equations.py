@@ -165,7 +165,9 @@ def possible(system: NoisyEquations, variance: float) -> NoisyEquations:
 
 
 def _ceilings(estimate: Estimate, columns: Sequence[int], variance: float, split: bool, paired: bool) -> Floats:
-    """Largest square of each covariance with the target, per record: by Cauchy-Schwarz, or by a level's count.
+    """Largest variance of the noise left in each sum with the target, per record.
+
+    By Cauchy-Schwarz, or for a sum between 0 and a level's count, at its mean (Bhatia & Davis 2000).
 
     Where products of two features were released (`paired`), a level has a count that could well be: of one estimated
     at 0 the equation would else have no noise, and bind the weights of all columns that its row has products with.

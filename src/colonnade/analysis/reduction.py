@@ -98,7 +98,7 @@ def columns_of(layout: Layout, splits: Sequence[Contrast]) -> tuple[Contrast, ..
 
 
 def groups_of(layout: Layout, i: int, splits: Sequence[Contrast]) -> list[tuple[int, ...]]:
-    """An attribute's levels in groups, the base's first: the one with the declared base, or the last."""
+    """An attribute's levels in groups, the base's first: the one with the declared base, or with the first level."""
     attribute = layout.attributes[i]
     if attribute.kind is Encoding.SIGNED:
         return [(), (0,)]
