@@ -32,16 +32,14 @@ APART = 6
 
 INTRO = f"""# What a malicious partner could read
 
-`python docs/write_partners.py` writes this from plans alone; nothing is run. For each study it has the party whose
-columns are worst off, and the partner that would read them if malicious. "Told" are the bits that the
-opened values of one column can tell, "read" the coefficients of its key that they can spell, at most, by any means
-([proof](../../proofs/key_reading.md)); "by fives" is what a plain attack reads, multiples of powers of five
-{APART} deviations of the noise apart. "Left" is what remains of the 2,048 coefficients, and "bits" its security by the
-estimate of [secure-product.md](../secure-product.md#parameters). A policy asks for {KEY_BITS} unless it says otherwise
-([`smallest_key_bits`](../policy.md)). "People" are those of whose exact values a partner could read one thing, of
-whichever party and in whichever direction there are most ([`largest_bits_told`](../policy.md), {TOLD_BITS:,} unless a
-policy says otherwise). Epsilon is 1 where nothing else is said. Without a malicious partner, every plan here has 128
-bits or more.
+`python docs/write_partners.py` writes this from plans alone; nothing is run. For each study: the party whose columns
+are worst off, and the partner that would read them if malicious. "Told" are the bits that the revealed values of one
+column can tell, "read" the coefficients of its key that they can spell, at most, by any means
+([proof](../../proofs/key_reading.md)); "by fives" is what a plain attack reads, multiples of powers of five {APART}
+deviations of the noise apart. "Left" is what remains of the 2,048 coefficients, "bits" its
+[estimated security](../secure-product.md#parameters) ([`smallest_key_bits`](../policy.md), {KEY_BITS} by default).
+"People": of how many a partner could read one thing exactly ([`largest_bits_told`](../policy.md), {TOLD_BITS:,} by
+default). Epsilon is 1 where nothing else is said. Without a malicious partner every plan here has 128 bits or more.
 
 """
 FULL = """
@@ -59,8 +57,7 @@ HELP = """
 - `product = "bgn"`, which has no such key; it is far slower.
 - `smallest_key_bits = 0` and a larger `largest_bits_told` for partners that are trusted to follow the protocol.
 
-The narrower side seals. Were the wider side to seal, the same values would spell a key of 4.7 bits a coefficient in
-place of 2.0, and less of it; sealed columns travel, so that this costs traffic, and no option asks for it yet.
+The narrower side encrypts: encrypted columns travel, so the wider one would cost traffic, and no option asks for it.
 """
 
 
