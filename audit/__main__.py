@@ -75,6 +75,7 @@ def main(arguments: list[str] | None = None) -> int:
     else:
         document.write(sections)
         document.write_views(document.rows_of_views(attacked))
+        document.write_bugs(tried)
     return 1 if failures else 0
 
 

@@ -16,6 +16,7 @@ from colonnade.audit.findings import Finding
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "audit.md"
 VIEWS = PAGE.parent / "results" / "audit_views.csv"
+BUGS = VIEWS.with_name("audit_bugs.csv")
 HEAD = ("mechanism", "K", "c", "view", "changed", "claimed", "pair", "sessions prove", "noise proves", "reached", "")
 """Columns of all views: for each the neighbours that prove most; "reached" is the share of its claim."""
 BEGIN, END = "<!-- written by make audit: begin -->", "<!-- written by make audit: end -->"
@@ -95,11 +96,9 @@ def views_section(attacked: Sequence[Attacked]) -> str:
 
 def bugs_section(planted: Sequence[Planted]) -> str:
     caught = sum(p.caught for p in planted)
-    rows = [
-        (p.name, p.detector, p.clean.figure, p.planted.figure, "flagged" if p.caught else "**missed**") for p in planted
-    ]
-    head = ("bug", "detector", "as it is", "with the bug", "")
-    return f"## Planted bugs\n\n{caught} of {len(planted)} flagged.\n\n{table(head, rows)}"
+    rows = [(p.name, p.detector, "flagged" if p.caught else "**missed**") for p in planted]
+    told = f"{caught} of {len(planted)} flagged; figures without and with each bug: [{BUGS.name}](results/{BUGS.name})."
+    return f"## Planted bugs\n\n{told}\n\n{table(('bug', 'detector', ''), rows)}"
 
 
 def attacks_section(
@@ -129,8 +128,20 @@ def attacks_section(
 
 def write_views(rows: Sequence[tuple[str, ...]], place: Path = VIEWS) -> None:
     """Put every view into the csv beside the results."""
+    _write_csv([HEAD, *rows], place)
+
+
+def write_bugs(planted: Sequence[Planted], place: Path = BUGS) -> None:
+    """Put what each detector found without and with its bug into the csv beside the results."""
+    rows = [
+        (p.name, p.detector, p.clean.figure, p.planted.figure, "flagged" if p.caught else "missed") for p in planted
+    ]
+    _write_csv([("bug", "detector", "as it is", "with the bug", ""), *rows], place)
+
+
+def _write_csv(rows: Sequence[tuple[str, ...]], place: Path) -> None:
     out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerows([HEAD, *rows])
+    csv.writer(out, lineterminator="\n").writerows(rows)
     place.write_text(out.getvalue(), encoding="utf-8")
 
 

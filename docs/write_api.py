@@ -114,9 +114,13 @@ def _signature(found: Any) -> str:
             kept.append("*")
             starred = True
         mark = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
-        default = "" if parameter.default is parameter.empty else f"={parameter.default!r}"
+        default = "" if parameter.default is parameter.empty else f"={_default(parameter.default)}"
         kept.append(f"{mark}{name}{default}")
     return f"({', '.join(kept)})"
+
+
+def _default(value: Any) -> str:
+    return repr(value) if isinstance(value, (str, int, float, tuple, type(None))) else "..."
 
 
 def _text(doc: str) -> str:
@@ -129,10 +133,11 @@ def _text(doc: str) -> str:
             continue
         if k + 1 < len(lines) and line and set(lines[k + 1]) == {"-"}:
             section = True
-            out += [f"**{line}**", ""]
+            out += [] if line == "Parameters" else [f"**{line}**", ""]
         elif section and line and not line.startswith(" "):
             name, _, kind = line.partition(" : ")
-            out.append(f"- `{name}`" + (f": {_plain(kind)}" if kind else ""))
+            kind = kind.replace(", optional", "")  # the signature has the default
+            out.append(f"- `{name}`" + (f": {_plain(kind)}" if kind not in ("", "optional") else ""))
         elif section and line:
             out.append(f"  {_plain(line.strip())}")
         else:

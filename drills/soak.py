@@ -360,7 +360,7 @@ def page(run: Soak, rows: dict[str, str], asked: int, seconds: float) -> str:
         "",
         "## What happened",
         "",
-        *(f"- {what}" for what in run.happened),
+        *(f"- {what.partition('; it was at step')[0]}" for what in run.happened),
         "",
         "## What was compared",
         "",

@@ -239,18 +239,17 @@ def slope(seen: list[tuple[float, float]]) -> str:
 DEMO = """# Wide area
 
 Written by `python -m drills wide_area --write`: the demo's session (14,146 common records, three parties, ids matched)
+over the real engine, each line to the server through a proxy on loopback that makes round trips, bandwidth and loss.
+"Session" is from a party's first step to its last, "engine" the rest of `colonnade run`: loading the command, asking
+for the job, handing it out, fetching. Medians; the last two columns are bytes of the session's own messages, sent and
+received at the server, and all that passed the proxy for each session, the sites' start included.
 """
 ADULT = """# Wide area: all of Adult
 
 Written by `python -m drills wide_area --adult --write`: all 45,222 records of Adult with 13 columns at three parties,
-each file in an order of its own, ids matched, ledgers kept, numbers in bins, a release of all tables,
+each file in an order of its own, ids matched, ledgers kept, numbers in bins, a release of all tables, as above.
 """
-HEAD = """{what}over the real engine, each line to the server through a proxy on loopback that makes round trips,
-bandwidth and loss.
-"Session" is from a party's first step to its last, "engine" the rest of `colonnade run`: loading the command, asking
-for the job, handing it out, fetching. Medians; the last two columns are bytes of the session's own messages, sent and
-received at the server, and all that passed the proxy for each session, the sites' start included.
-
+HEAD = """{what}
 Load of the machine when it began, by `uptime`: {load}; processors: {cores}.
 All sites share them, so that seconds are upper bounds where the load is above one for each processor.
 

@@ -269,7 +269,7 @@ def _synthesis(options: argparse.Namespace) -> int:
     before = kept("synthesis") if options.only else ""
     page = synthesis_report.study(options.quick, options.only, before, options.kept)
     if options.write:
-        publish("synthesis", page, synthesis_report.SHOWN)
+        publish("synthesis", page)
     print(page)
     return 0
 

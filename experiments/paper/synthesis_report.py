@@ -19,13 +19,13 @@ HEAD = """# What else is in a release
 
 Made by `python -m experiments.paper synthesis --write`, which with `--only rows,...` runs some sections anew and keeps
 the others. One 80/20 split; collusion 1, replace-one neighbours; Adult-77 with 2 parties, Dutch and ACS with 3 unless a
-line says otherwise. ACS has 24 columns with {levels} levels, cut by this project. TV1, TV2, TV3: mean total variation
+line says otherwise. ACS has 24 columns with {levels} levels, as binned here. TV1, TV2, TV3: mean total variation
 of tables of one, two and three columns (60 triples) between as many drawn rows as training rows and the training rows.
 LR and boosting: trained on drawn rows, accuracy on real test rows; `solve` is the release's own model. "All labels":
 mean accuracy over all columns, each predicted from all others. CPU s: fit and draw.
 """
-SHOWN = ("Beside MST and AIM",)
-"""Headings whose tables stay on the page, however long."""
+SIDE = {"ours": 'ours, purpose "all"', "AIM": "AIM, its settings: 80 MB, 1000 iterations", "MST": "MST"}
+"""Methods that the page shows at once; the table of all lies beside it."""
 Lines = Sequence[Mapping[str, object]]
 
 
@@ -44,7 +44,7 @@ makes of the release, given all other columns.
 
 """
 ALL = f"""
-Purpose "all": noise is spread for all columns. {OWN} A release of margins alone has
+Purpose "all": the budget is allocated to all columns. {OWN} A release of margins alone has
 no rows. `planned` is the total variation of tables that the plan predicted from public facts, `forecast` what the
 release itself says of the rows' TV2; both are to be near TV2.
 
@@ -52,14 +52,13 @@ release itself says of the rows' TV2; both are to be near TV2.
 COMPARED = """
 At (1, 1/n), dpmm 0.1.9 (`python -m experiments synthesis-baselines`; pinned in
 experiments/synthesizers/requirements.txt) on the same training rows and levels, held in one
-place; ours across 2 or 3 parties. The package's promise is for adding or removing
+place; ours across 2 or 3 parties. The package's guarantee is for adding or removing
 a record under zCDP. It is given the smaller rho at which *replacing* one costs epsilon 1: rho of its Gaussian noise
 doubles, and that of its choices by the exponential mechanism is four times as large (AIM 2.2 times in all, MST 8/3).
-Lines with add/remove are at epsilon 1 as the package means it. Its noise does not come from a seed. Its defaults (80
-MB, 1000 iterations, tables of two columns, 16 rounds for each column) are those of AIM's authors. All labels: by
-logistic regressions on the drawn rows, on all of them; empty where a run was not scored so. A run that took longer than
-its CPU seconds, or that was not started, is named. AIM at its settings ran on a GPU, by other code for the same steps
-(docs/decisions/0029-aim-on-a-gpu.md); GPU s: by the clock, on one H200 that three to nine runs shared.
+Lines with add/remove are at epsilon 1 as the package means it. Its defaults (80 MB, 1000 iterations, tables of two
+columns, 16 rounds for each column) are those of AIM's authors. All labels: by logistic regressions on the drawn rows.
+AIM at its settings ran on a GPU, by other code for the same steps (docs/decisions/0029-aim-on-a-gpu.md); GPU s: by the
+clock, on one H200 that three to nine runs shared. Means of the seeds; all lines:
 
 """
 OURS_EARLIER = """Lines of ours are those of an earlier run of this page.
@@ -176,7 +175,8 @@ def study(quick: bool, only: Sequence[str] = (), before: str = "", kept_rows: bo
     for key, (title, run) in SECTIONS.items():
         if not only or key in only:
             made = run()
-            parts.append(f"## {title}\n{_with_ours(made, kept.get(title, '')) if key == 'compared' else made}")
+            made = side_by_side(_with_ours(made, kept.get(title, ""))) if key == "compared" else made
+            parts.append(f"## {title}\n{made}")
         elif title in kept:
             old = key in ("rows", "all") and OWN not in kept[title] and EARLIER not in kept[title]
             parts.append(f"## {title}\n{EARLIER * old}{kept[title]}")
@@ -195,6 +195,18 @@ def _with_ours(found: str, before: str) -> str:
         first = f"\n|{data}|"
         found = found.replace(first, f"\n{line}{first}", 1)
     return found.replace("\n| data |", f"\n{OURS_EARLIER}| data |", 1)
+
+
+def side_by_side(found: str) -> str:
+    """The comparison with a short table before the long one: two-way tables and all labels, method by method."""
+    head, *lines = [[c.strip() for c in _cells(line)] for line in found.splitlines() if line.startswith("| ")] or [[]]
+    of = {(line[0], line[1]): dict(zip(head, line, strict=True)) for line in lines}
+    names = [f"{what}: {name}" for what in ("TV2", "all labels") for name in SIDE]
+    out = [f"| at (1, 1/n) | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
+    for data in dict.fromkeys(line[0] for line in lines):
+        cells = [of.get((data, method), {}).get(what, "") for what in ("TV2", "all labels") for method in SIDE.values()]
+        out.append(f"| {data} | {' | '.join(cells)} |")
+    return found.replace("\n| data |", "\n{}\n\n| data |".format("\n".join(out)), 1)
 
 
 def _cells(line: str) -> list[str]:
