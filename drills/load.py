@@ -98,10 +98,14 @@ class Cluster:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for process in self.processes:
+        # Workers before their scheduler: one that has lost it waits for it, and does not end by itself.
+        for process in reversed(self.processes):
             process.terminate()
-        for process in self.processes:
-            process.wait(30)
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
 
 
 def peak(pid: int) -> int:
