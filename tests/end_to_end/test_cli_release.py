@@ -47,8 +47,9 @@ def test_tables_in_all_forms(release: Path, run: Run, tmp_path: Path) -> None:
     lines = list(csv.DictReader(io.StringIO(run("tables", release, "savings", "rich", "--csv").out)))
     assert len(lines) == 6 and all(float(x["low"]) <= float(x["high"]) for x in lines)
     page = tmp_path / "tables.html"
-    assert run("tables", release, "--html", page).code == 0
+    assert run("tables", release, "--html", page, "--csv").out.startswith("column_a,")
     text = page.read_text()
+    assert run("tables", release, "--html", page).code == 0 and page.read_text() == text
     assert "Dependence tree" in text and "Heat map of" in text and "<script" not in text
 
 

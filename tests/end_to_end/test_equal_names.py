@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 import colonnade as cn
 from colonnade.cli import app
+from colonnade.studio.explorer import Explorer
 
 N = 3000
 DRAW = np.random.default_rng(7)
@@ -146,3 +147,18 @@ def test_a_model_is_evaluated() -> None:
     found = {row["measure"]: row["value"] for row in study.evaluate(model, epsilon=500.0).frame.to_dicts()}
     # By the predictions in one place; bins of scores cost little.
     assert found["accuracy"] == pytest.approx(right, abs=0.03) and right > 0.7
+
+
+def test_a_page_asks_for_each_column_of_one_name(release: cn.Release) -> None:
+    explorer, model = Explorer(release.released), release.solve("y", task="linear")
+    asked = {"x.bank.age": "70", "x.town.age": "5", "x.bank.job": "b", "x.town.job": "c"}
+    found = explorer.guess("y", asked)
+    assert {c.name: c.value for c in found["controls"] if c.name in ("bank.age", "town.age")} == {
+        "bank.age": "70",
+        "town.age": "5",
+    }
+    person = {"bank": pl.DataFrame({"age": [70.0], "job": ["b"], "rich": ["no"]})}
+    person["town"] = pl.DataFrame({"age": [5.0], "job": ["c"]})
+    rich = {"x.rich": "no"}
+    expected = float(model.predict({p: f for p, f in person.items() if p in model.public.needs()})[0])
+    assert explorer.guess("y", asked | rich)["answer"][0]["value"] == pytest.approx(expected)

@@ -19,6 +19,7 @@ from colonnade.data.sources import FileSource
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.schema import MOST_PARTIES
 from colonnade.studio.form import from_fields, to_toml
+from colonnade.studio.pages import Studio
 from colonnade.studio.started import Run, without_ledger
 from colonnade.studio.workspace import Workspace
 from tests.helpers.browser import browser, new_page
@@ -122,6 +123,15 @@ def test_a_spend_that_nobody_books_is_asked_for(tmp_path: Path) -> None:
     asked = Run(study, tmp_path / "release.json", unbooked=True)
     asked.work()
     assert not asked.error and (tmp_path / "release.json").exists()
+
+
+def test_what_check_finds_is_told_after_a_refusal(tmp_path: Path) -> None:
+    write_study_in(tmp_path)
+    (tmp_path / "bank.csv").write_text((tmp_path / "bank.csv").read_text().replace("person", "human", 1))
+    run = Run(space(tmp_path).guarded_study(), tmp_path / "release.json", unbooked=True)
+    run.work()
+    page = Studio(space(tmp_path), "token")._templates.get_template("state.html").render(base="", run=run)
+    assert "Refused or failed." in page and "there is no id column &#39;person&#39;" in page
 
 
 def test_the_token_is_in_no_command_line(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import subprocess
 import sys
@@ -339,10 +340,22 @@ def test_a_release_that_is_paid_for_is_not_lost(monkeypatch: pytest.MonkeyPatch)
     assert made.opened is not None and made.opened.n == N
 
 
+def test_a_full_disk_loses_no_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = study()
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(StudyError, match="no space left on device"):
+        made.fit(tmp_path / "r.json", seed=1, progress=False)
+    assert made.opened is not None and made.opened.n == N
+
+
 def test_plans_are_saved_read_and_compared(tmp_path: Path) -> None:
     plan = study(epsilon=1.0).plan(5000)
     plan.save(tmp_path / "plan.json")
-    read = cn.Plan.read(tmp_path / "plan.json")
+    read, saved = cn.Plan.read(tmp_path / "plan.json"), json.loads((tmp_path / "plan.json").read_text())
     assert read.digest == plan.digest and read.to_dict() == plan.to_dict()
     (tmp_path / "plan.json").write_text(
         (tmp_path / "plan.json").read_text().replace('"epsilon": 1.0', '"epsilon": 9.0')
@@ -352,6 +365,10 @@ def test_plans_are_saved_read_and_compared(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text("[]")
     with pytest.raises(StudyError, match="not a complete plan"):
         cn.Plan.read(tmp_path / "plan.json")
+    for key, value in (("n", "5000"), ("n", 5000.0), ("alignment", "by name")):
+        (tmp_path / "plan.json").write_text(json.dumps(saved | {key: value}))
+        with pytest.raises(StudyError, match="not a complete plan"):
+            cn.Plan.read(tmp_path / "plan.json")
     plan.report(tmp_path / "plan.html")
     assert "</html>" in (tmp_path / "plan.html").read_text()
     found = plan.compare(epsilon=[0.1, 1.0, 10.0])

@@ -243,6 +243,7 @@ def test_the_commands(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixt
         "error: public rows are one file, or PARTY=FILE for each party of the study, got none for bank\n"
     )
     assert run("rehearse", study, "--compare", "epsilon=1").code == 2
+    assert run("rehearse", study, "--public", tmp_path / "all.csv", "--share", "0.4").code == 2
     assert json.loads(run("rehearse", study, "--share", "0.4", "--json").out) == blind
 
 

@@ -7,6 +7,9 @@ import os
 import shutil
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -87,8 +90,23 @@ def warn_of(table: Table) -> None:
         warn_user(f"party {table.party}: {note}")
 
 
+_SILENT: ContextVar[bool] = ContextVar("silent", default=False)
+
+
+@contextmanager
+def silent() -> Iterator[None]:
+    """Within this context no warning is given: a command or a page shows the notes of its answer in its own way."""
+    token = _SILENT.set(True)
+    try:
+        yield
+    finally:
+        _SILENT.reset(token)
+
+
 def warn_user(note: str, kind: type[Warning] = UserWarning) -> None:
     """A warning at the user's own line, however deep in the package it is given."""
+    if _SILENT.get():
+        return
     depth, frame = 1, sys._getframe()
     while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).startswith("colonnade."):
         depth, frame = depth + 1, frame.f_back

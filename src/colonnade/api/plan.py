@@ -6,11 +6,13 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from operator import index
 from typing import TYPE_CHECKING, Any
 
 from colonnade.api.display import Framed, PathLike, Shown
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.files import places, read_whole
+from colonnade.foundation.matching import HYBRID, NONE, PSI
 from colonnade.foundation.parts import local_path
 from colonnade.foundation.shown import shown
 from colonnade.mechanism.cuts import Binning
@@ -67,8 +69,10 @@ class Plan(Shown):
         data = read_whole(local_path(os.fspath(path)), "plan")
         try:
             content = json.loads(data)
-            terms, rows = content["agreement"], content["n"]
-            alignment, assumed = str(content["alignment"]), bool(content["rows_assumed"])
+            terms, rows = content["agreement"], index(content["n"])
+            alignment, assumed = content["alignment"], bool(content["rows_assumed"])
+            if alignment not in (PSI, HYBRID, NONE):
+                raise ValueError
         except (ValueError, KeyError, TypeError, RecursionError):
             raise StudyError(f"{path} cannot be read: it is not a complete plan") from None
         session = plan_session(Agreement.of(terms), rows, NOBODY)

@@ -290,8 +290,8 @@ class Study(Shown):
         self.opened = None
 
         def keep(opened: ReleaseRecord) -> None:
-            file.write(write_release(opened))
             self.opened = Release(opened)
+            file.write(write_release(opened))
 
         kept = None if out is None else place_of(out, force)
         with places(kept) as (file,), open_workers(workers) as crew, _steps(progress) as steps:

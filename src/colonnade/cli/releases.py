@@ -106,14 +106,13 @@ def tables(
         raise typer.BadParameter("--json and --csv exclude each other")
     opened = Release(open_release(release))
     found = opened.tables(*(columns or []), seed=seed)
-    if csv:
-        typer.echo(found.to_csv(), nl=False)
-        return
     with places(html) as (page,):
         if html is not None:
             title = f"Tables of “{opened.plan['study']}”"
             page.write(answer_html(found.answer, title, f"{opened.n:,} records of several organisations. {FREE}"))
-    if html is None or json:
+    if csv:
+        typer.echo(found.to_csv(), nl=False)
+    elif html is None or json:
         show(found.answer, json)
     else:
         stdout().print(f"Page written to {html}.")

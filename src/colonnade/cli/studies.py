@@ -117,6 +117,9 @@ def rehearse(
         show(expected_range(foretell(checked.agreement, n, share=share, seed=seed), name), json)
         return
 
+    if share is not None:
+        raise typer.BadParameter("--share is for a rehearsal without public rows, whose own share counts")
+
     def rehearsal() -> Answer:
         tables = read_public_rows(checked, public_files(files, checked.sources), tell_own, strict)
         choices = read_choices(compare or [])

@@ -99,8 +99,8 @@ def signed_bars(items: Sequence[Bar], title: str, description: str) -> Markup:
 
 def whiskers(items: Sequence[IntervalBar], title: str, description: str) -> Markup:
     """Intervals on one axis with zero marked."""
-    low = min(0.0, *(w.low for w in items))
-    high = max(0.0, *(w.high for w in items))
+    ends = [0.0, *(end for w in items for end in (w.low, w.high, w.mark, w.other) if end is not None)]
+    low, high = min(ends), max(ends) if any(ends) else 1.0
     step = _step(high - low, 5)
     low, high = floor(low / step) * step, -floor(-high / step) * step
     room = WIDTH - LABELS - 20

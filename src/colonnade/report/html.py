@@ -176,7 +176,7 @@ def release_page(release: ReleaseRecord, around: PageContext | None = None) -> s
         "doors": around.doors,
         "footer": page_footer("Release", public.release),
         "provenance": release.provenance,
-        "flaws": told,
+        "flawed": bool(told or defects_of(release)),
         "digest": public.release,
         "model": fitted(public, sure),
         **curve_context(agreement, release.n, float(plan["epsilon"])),

@@ -7,23 +7,20 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from colonnade.analysis.released import Released
-from colonnade.analysis.request import ModelRequest
+from colonnade.api.display import silent
+from colonnade.api.model import Model
 from colonnade.api.release import Release
 from colonnade.api.views import SyntheticRows
-from colonnade.data.table import table_from
 from colonnade.foundation.errors import ReleaseError, StudyError
+from colonnade.foundation.names import ColumnRef
 from colonnade.foundation.schema import Column
 from colonnade.mechanism.release import ReleaseRecord
-from colonnade.model import PublicModel, partial_scores, predict, publish
-from colonnade.report.answers.coefficients import fitted
 
 MOST_ROWS = 100_000  # a browser downloads them in seconds
 SHOWN_ROWS = 20  # a screen; the download has them all
-NO_INTERVALS = "a model of several classes, or of rows and tables, has none"
 
 
 @dataclass
@@ -31,7 +28,7 @@ class Explorer:
     """One release, with what is slow to compute kept."""
 
     release: ReleaseRecord
-    _models: dict[str, dict[str, Any]] = field(default_factory=dict, init=False)
+    _models: dict[str, Model] = field(default_factory=dict, init=False)
 
     @cached_property
     def asked(self) -> Release:
@@ -46,14 +43,16 @@ class Explorer:
         except ReleaseError:
             return None
 
+    def _model(self, label: str) -> Model:
+        if label not in self._models:
+            with silent():
+                self._models[label] = self.asked.solve(label or None, task=self.task_of(label))
+        return self._models[label]
+
     def model(self, label: str) -> dict[str, Any]:
         """The model of the study's label, or of another column, with its intervals where it has some."""
-        if label not in self._models:
-            asked = ModelRequest(self.release, self.task_of(label), label or None)
-            public = publish(self.release, asked.model(None), asked.notes)
-            sure = asked.intervals()
-            self._models[label] = {"public": public, "model": fitted(public, sure, NO_INTERVALS)}
-        return self._models[label]
+        found = self._model(label)
+        return {"public": found.public, "model": found.summary().answer}
 
     def task_of(self, label: str) -> str | None:
         """Which regression fits a column: the study's own label has the study's."""
@@ -73,21 +72,17 @@ class Explorer:
 
     def guess(self, label: str, fields: Mapping[str, str]) -> dict[str, Any]:
         """What the model says of a person with these columns, and the columns as fields with their values."""
-        public: PublicModel = self.model(label)["public"]
-        needed = public.needs()
+        model = self._model(label)
+        needed, title = model.public.needs(), model.public.schema.title
         shown = [
-            _Control(party, name, column, fields.get(f"x.{name}", "").strip() or _middle(column))
+            _Control(ref, name, column, fields.get(f"x.{name}", "").strip() or _middle(column))
             for party, columns in needed.items()
-            for name, column in columns.items()
+            for ref, column in ((ColumnRef(party, own), column) for own, column in columns.items())
+            for name in [title(ref)]
             if not column.sources
         ]
-        total: Any = 0.0
-        for party, columns in needed.items():
-            row = {c.name: [c.value] for c in shown if c.party == party}
-            table = table_from(party, pl.DataFrame(row), columns).require_fit(strict=True)
-            total = total + partial_scores(table, public.model, public.factors)
-        found = predict(public, np.asarray(total))[0]
-        return {"controls": shown, "answer": _answer(public, found)}
+        person = {p: pl.DataFrame({c.of.column: [c.value] for c in shown if c.of.party == p}) for p in needed}
+        return {"controls": shown, "answer": _answer(model, person)}
 
     def table(self, first: str, second: str) -> dict[str, Any]:
         """One column, or two with their heat map and how far they depend on each other."""
@@ -112,8 +107,9 @@ class Explorer:
 class _Control:
     """One column that a person may set."""
 
-    party: str
+    of: ColumnRef
     name: str
+    """As it is called in the form: with its party where another has one of this name."""
     column: Column
     value: str
 
@@ -135,13 +131,13 @@ def _middle(column: Column) -> str:
     return column.write(float(round(middle)) if high - low > 10 else middle)
 
 
-def _answer(public: PublicModel, found: Any) -> list[dict[str, Any]]:
+def _answer(model: Model, person: Mapping[str, pl.DataFrame]) -> list[dict[str, Any]]:
     """What the model says: a chance for each class, or a number in the label's own units."""
-    model = public.model
-    name, column, level = public.label
-    if model.classes:
-        pairs = zip(model.classes, found, strict=True)
-        return [{"what": f"chance that {name} is {c}", "value": float(p), "share": True} for c, p in pairs]
-    if model.is_log_odds:
-        return [{"what": f"chance that {name} is {level}", "value": float(found), "share": True}]
-    return [{"what": f"expected {name}", "value": float(found), "share": False, "told": column.write(float(found))}]
+    name, column, _ = model.public.label
+    if not model.classes:
+        found = float(model.predict(person, strict=True)[0])
+        return [{"what": f"expected {name}", "value": found, "share": False, "told": column.write(found)}]
+    pairs = zip(model.classes, model.predict_proba(person, strict=True)[0], strict=True)
+    told = [{"what": f"chance that {name} is {c}", "value": float(p), "share": True} for c, p in pairs]
+    # Of two the other follows.
+    return told[1:] if len(told) == 2 else told

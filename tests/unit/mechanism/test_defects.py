@@ -19,6 +19,7 @@ from colonnade.mechanism.defects import defects_of
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import ReleaseRecord, write_release
 from colonnade.planning.agreement import Agreement
+from colonnade.report.html import release_page
 
 NUMBER = {"kind": "numeric", "low": -1, "high": 1}
 ROWS = 30
@@ -53,6 +54,13 @@ def test_only_traces_and_derived_columns_of_0_1_0_are_touched() -> None:
     assert [(d.name, d.bound) for d in found] == [("derived", None)] and "no epsilon holds" in found[0].sentence
     # The part of the other party is not touched by what is wrong with this one's columns.
     assert defects_of(released(derived=True, norm=1.0), "a") == []
+
+
+def test_a_page_works_out_nothing_from_an_epsilon_that_does_not_hold() -> None:
+    old, new = (replace(r, provenance={**r.provenance, "seeded": False}) for r in (released(), released("0.2.0.dev1")))
+    assert "Take Ann" in release_page(new)
+    page = release_page(old)
+    assert "Take Ann" not in page and "The stated epsilon does not hold:" in page
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-6])

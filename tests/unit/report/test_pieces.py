@@ -88,6 +88,12 @@ def test_whiskers_hold_zero_and_round_ticks() -> None:
     assert picture.count('class="other"') == 1
 
 
+def test_whiskers_hold_their_second_marks_and_nothing_at_all() -> None:
+    picture = whiskers([IntervalBar("a", 0.5, 0.6, 0.55, 3.0, "a")], "t", "d")
+    assert re.findall(r'class="tick"[^>]*>([^<]*)<', picture)[-1] == "3"
+    assert "whisker" in whiskers([IntervalBar("a", 0.0, 0.0, 0.0, None, "a")], "t", "d")
+
+
 def test_a_curve_marks_the_present_epsilon_only_where_it_is_shown() -> None:
     points = [(0.1, 0.2), (1.0, 0.6), (10.0, 0.9)]
     assert 'class="here"' in curve(points, 1.0, "t", "d")
