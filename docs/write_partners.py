@@ -91,7 +91,7 @@ def levels_study(rows: int, levels: int, **terms: Any) -> SessionPlan:
 
 
 def studies() -> list[tuple[str, SessionPlan]]:
-    """The paper's Table 2 at epsilon = 1, the demo, and columns of many levels."""
+    """The paper's Table 2 at epsilon = 1, tests/studies/income, and columns of many levels."""
     table2 = [
         (f"Table 2, 800 columns, K = {k}, {told}", numeric_study(80_000, 800, k, **terms))
         for told, terms in (
@@ -121,7 +121,7 @@ def studies() -> list[tuple[str, SessionPlan]]:
     ]
     # Ids that its three files have in common.
     demo = read_study(ROOT / "tests" / "studies" / "income" / "study.toml").session(14_146)
-    return [*table2, ("41 columns, K = 2", numeric_study(45_000, 40, 2)), ("the demo", demo), *levels, *less]
+    return [*table2, ("41 columns, K = 2", numeric_study(45_000, 40, 2)), ("twelve columns of Adult", demo), *levels, *less]
 
 
 def by_fives(session: SessionPlan, exposure: Leakage) -> int:

@@ -12,13 +12,16 @@ import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
+from typer.main import get_command
 
 from colonnade.analysis import from_moments
 from colonnade.analysis import solve as solving
 from colonnade.analysis.plausible import plausible_records
+from colonnade.cli import app as cli
 from colonnade.foundation.errors import ColonnadeError
 from colonnade.foundation.schema import column_from
 from colonnade.mechanism.objective import Task
@@ -133,6 +136,34 @@ def test_shell_runs(document: Path, place: Path) -> None:
                 text=True,
             )
             assert done.returncode == 0, f"{name_of(block)}: {done.stderr}"
+
+
+def _typed() -> Iterator[tuple[str, list[str]]]:
+    """Every `colonnade ...` of a page, in a block or in the text, up to what a shell does with it."""
+    for document in DOCUMENTS:
+        text = document.read_text(encoding="utf-8").replace("\\\n", " ")
+        lines = [
+            line.strip().removeprefix("$ ") for block in _BLOCK.finditer(text) for line in block["body"].splitlines()
+        ]
+        spans = [" ".join(span.split()) for span in re.findall(r"`([^`]+)`", _BLOCK.sub("", text))]
+        for line in (*lines, *spans):
+            if line.startswith("colonnade "):
+                yield f"{name_of(document)}: {line}", re.split(r"\s(?:[#>|(]|  )", line)[0].split()[1:]
+
+
+def test_every_command_that_a_page_names_exists_with_its_options() -> None:
+    app: Any = get_command(cli)
+    unknown = []
+    for place, words in _typed():
+        command = app
+        while words and hasattr(command, "commands"):
+            command = command.commands.get(words.pop(0))
+        shown = [p for p in getattr(command, "params", ()) if not getattr(p, "hidden", False)]
+        options = {"--help", *(name for p in shown for name in (*p.opts, *p.secondary_opts))}
+        asked = {word.strip("[],.").partition("=")[0] for word in words if word.startswith(("-", "[-"))}
+        if command is None or asked - options:
+            unknown.append(place)
+    assert not unknown
 
 
 def test_toml_is_accepted(tmp_path: Path) -> None:
