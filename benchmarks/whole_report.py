@@ -25,8 +25,8 @@ with all parties in one process: their CPU seconds together, from files to relea
 is a script that reads the same files with polars, joins them by id and fits scikit-learn's LogisticRegression with
 its default solver. Each is a process of its own, as a user types it, with as many threads as it takes by itself, on a
 machine that others use too; `benchmarks/whole.py` says how total and work are measured. The demo is that of
-tests/studies/income, 3 CSV files with twelve columns; the made studies have 3 Parquet files, {COLUMNS} columns in all, ids
-as texts, a tenth of each list not common, or none of them where rows are aligned already.
+tests/studies/income, 3 CSV files with twelve columns; the made studies have 3 Parquet files, {COLUMNS} columns in all,
+ids as texts, a tenth of each list not common, or none of them where rows are aligned already.
 """
 NOTE = """Total counts the interpreter and all imports, every module compiled anew as in a first run. The line "bytecode
 kept" is for the second run and later ones, where imports take a third. Work is what is left when all modules are

@@ -121,7 +121,13 @@ def studies() -> list[tuple[str, SessionPlan]]:
     ]
     # Ids that its three files have in common.
     demo = read_study(ROOT / "tests" / "studies" / "income" / "study.toml").session(14_146)
-    return [*table2, ("41 columns, K = 2", numeric_study(45_000, 40, 2)), ("twelve columns of Adult", demo), *levels, *less]
+    return [
+        *table2,
+        ("41 columns, K = 2", numeric_study(45_000, 40, 2)),
+        ("twelve columns of Adult", demo),
+        *levels,
+        *less,
+    ]
 
 
 def by_fives(session: SessionPlan, exposure: Leakage) -> int:
