@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal, localcontext
 from fractions import Fraction
@@ -10,6 +11,7 @@ from math import ceil, e, exp, log, log2, pi, sqrt
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 from scipy.special import gammaln, log_ndtr, ndtr
 
 from colonnade.crypto.lattice.parameters import chain_gain
@@ -53,6 +55,53 @@ def test_what_accounting_found_is_raised_by_a_part_of_it(monkeypatch: pytest.Mon
     more = 1 + 2.0**-40
     assert accounting.epsilon_of_rho(Fraction(1), 1e-6) == 3.0 * more
     assert accounting.epsilon_of_rho(Fraction(1), 1e-6, Fraction(1, 8)) == 3.25 * more
+
+
+def best_of(value: Callable[[Floats], Floats]) -> float:
+    """The largest value at any Rényi order from 1.02 on, on a grid and a finer one about its best point."""
+    orders = 1 + np.geomspace(0.02, 1e12, 100_001)
+    best = int(np.argmax(value(orders)))
+    near = np.linspace(orders[max(best - 1, 0)], orders[best + 1], 100_001)
+    return float(value(near).max())
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-9), (1.0, 1e-6), (50.0, 1e-3), (1e-3, 0.01)])
+def test_zcdp_is_read_at_the_best_order(epsilon: float, delta: float) -> None:
+    """Canonne, Kamath, Steinke 2020, proposition 12; a rho is lowered by 2^-30 of itself and cut to some forty bits."""
+
+    def rho_at(order: Floats) -> Floats:
+        return (epsilon - np.log1p(-1 / order) + np.log(delta * order) / (order - 1)) / order
+
+    known = best_of(rho_at)
+    rho = accounting.zcdp_rho(epsilon, delta)
+    assert float(rho) == pytest.approx(known * (1 - 2.0**-30), rel=1e-11)
+    assert rho.numerator.bit_length() <= 41 and rho.denominator.bit_count() == 1
+
+    def minus_epsilon(order: Floats) -> Floats:
+        return -(known * order + np.log1p(-1 / order) - np.log(delta * order) / (order - 1))
+
+    assert accounting.epsilon_of_rho(Fraction(known), delta) == pytest.approx(-best_of(minus_epsilon), rel=1e-10)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-9), (1.0, 1e-6), (50.0, 1e-3)])
+def test_a_gaussian_rho_is_lowered_by_twice_the_rounding(epsilon: float, delta: float) -> None:
+    """Of mu by 2^-30, so of mu^2 / 2 by 2^-29; an epsilon is that of a mu which is 2^-31 wider."""
+
+    def excess(mu: float, of: float) -> float:
+        return float(ndtr(mu / 2 - of / mu) - exp(of + log_ndtr(-mu / 2 - of / mu))) / delta - 1
+
+    mu = float(brentq(excess, 1e-3, 1e3, (epsilon,), xtol=1e-15, rtol=1e-14))
+    rho = accounting.gaussian_rho(epsilon, delta, Fraction(0))
+    assert 1 - float(rho) / (mu * mu / 2) == pytest.approx(2.0**-29, rel=1e-2)
+    wider = mu * sqrt(1 + 2.0**-30)
+    known = float(brentq(lambda of: excess(wider, of), epsilon / 2, 2 * epsilon, xtol=1e-15, rtol=1e-14))
+    found = accounting.epsilon_of_gaussian(Fraction(mu * mu / 2), delta, Fraction(0))
+    assert found - epsilon == pytest.approx(known - epsilon, rel=2e-2)
+
+
+def test_forty_bits_of_a_third_and_the_ends_of_epsilon() -> None:
+    assert accounting._forty_bits(Fraction(1, 3)) == Fraction(2**41 // 3, 2**41)
+    assert [accounting.check_epsilon(e) for e in (1e-12, 1e12)] == [1e-12, 1e12]
 
 
 def test_the_bound_of_a_defective_release_is_raised_by_a_part_of_it() -> None:

@@ -47,9 +47,8 @@ def box_bound(count: Floats, pair: Floats, square: Floats, linear: Floats, absol
 def _cached(count_: bytes, pair_: bytes, square_: bytes, linear_: bytes, absolute_: bytes) -> float:
     count, square, linear, absolute = (np.frombuffer(v) for v in (count_, square_, linear_, absolute_))
     pair = np.frombuffer(pair_).reshape(count.size, count.size)
-    scale = max(float(v.max(initial=0.0)) for v in (pair, square, linear, absolute))
-    if scale == 0.0:
-        return 0.0
+    # Above 0: families without weights, but for their squares, are left out.
+    scale = max(float(v.max()) for v in (pair, square, linear, absolute))
     dual = _Dual(count, pair / scale, square / scale, linear / scale, absolute / scale)
     trivial = float((count * (linear + absolute)).sum() + _largest_negative(count, pair))
     return min(trivial, dual.minimise() * scale) * (1.0 + SAFETY)
