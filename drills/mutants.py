@@ -461,7 +461,7 @@ class Tries:
                     del self.running[child]
                     self.judge(tried, *end)
             # Looking costs time of the processor, too, of which a loaded machine leaves little.
-            time.sleep(0.2)
+            time.sleep(0.05)
         return True
 
     def begin(self, mutant: Mutant) -> None:

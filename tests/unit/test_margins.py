@@ -17,16 +17,26 @@ from scipy.special import gammaln, log_ndtr, ndtr
 from colonnade.crypto.lattice.parameters import chain_gain
 from colonnade.crypto.lattice.security import key_bits
 from colonnade.data.gate import Coding
+from colonnade.foundation.errors import PrivacyError
 from colonnade.foundation.grid import Grid, rounded_norm
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Numeric
 from colonnade.mechanism import accounting, noise, sampling
 from colonnade.mechanism.blocks import IntegerNoise
 from colonnade.mechanism.defects import epsilon_in_spite
+from colonnade.mechanism.dissection import Block
 from colonnade.mechanism.moments import Distribution, Floats, Role
 from colonnade.mechanism.noise import _above, _below
 from colonnade.mechanism.release import ReleasedBlock, ReleaseRecord
-from colonnade.mechanism.sampling import Enclosure, Poisson, _bit_of_geometric, discrete_laplace, uniform_below
+from colonnade.mechanism.sampling import (
+    Enclosure,
+    Poisson,
+    _bit_of_geometric,
+    discrete_laplace,
+    exp_bounds,
+    uniform_below,
+)
+from colonnade.mechanism.sensitivity import sensitivity
 from colonnade.planning import session_plan
 from colonnade.planning.leakage import value_bits
 from colonnade.planning.precision import MADE_BOUND, _interaction_bound
@@ -99,6 +109,13 @@ def test_a_gaussian_rho_is_lowered_by_twice_the_rounding(epsilon: float, delta: 
     assert found - epsilon == pytest.approx(known - epsilon, rel=2e-2)
 
 
+def test_a_delta_that_hides_the_whole_divergence_leaves_no_epsilon() -> None:
+    """At order 1.02 rho 1/100 is a divergence of .0102, and 1/4 is above 1 - exp(-.0102); where both are equal, not."""
+    assert accounting._epsilon(Fraction(1, 100), 0.5, 1.02) == 0.0
+    least = 5e-324
+    assert accounting._epsilon(Fraction(0), sqrt(least), 2.0) == pytest.approx(log(0.5) - log(2 * sqrt(least)))
+
+
 def test_forty_bits_of_a_third_and_the_ends_of_epsilon() -> None:
     assert accounting._forty_bits(Fraction(1, 3)) == Fraction(2**41 // 3, 2**41)
     assert [accounting.check_epsilon(e) for e in (1e-12, 1e12)] == [1e-12, 1e12]
@@ -136,6 +153,40 @@ def test_how_many_digits_and_cells_a_scale_has(
     assert bounds == [cells]
 
 
+@pytest.mark.parametrize("beside", [1, -1])
+def test_enclosures_hold_just_beside_an_integer(beside: int) -> None:
+    """exp(-x) 2^32 = k, and 2^-33 above or below it: what 64 bits of Taylor's series cannot tell apart."""
+    with localcontext() as context:
+        context.prec = 120
+        for k in range(2, 200):
+            x = -((k + beside * Decimal(2) ** -33) / 2**32).ln()
+            low, high = exp_bounds(Fraction(x), 32)
+            assert low <= k - (beside < 0) and high >= k + (beside > 0)
+
+
+def test_a_candidate_jump_stays_with_its_probability() -> None:
+    """w exp(-k / scale) / k, enclosed within two units."""
+    jumps, weights = np.array([1, 5, 1000, 12345]), np.array([1.0, 4.0, 1024.0, 16384.0])
+    enclosure_of = noise._thinning(Fraction(2500, 3), jumps, weights)
+    with localcontext() as context:
+        context.prec = 120
+        for i, (jump, weight) in enumerate(zip(jumps.tolist(), weights.tolist(), strict=True)):
+            known = int(weight) * (-Decimal(3 * jump) / 2500).exp() / jump
+            for bits in (32, 96):
+                low, high = enclosure_of(i)(bits)
+                assert low <= known * 2**bits <= high <= low + 2
+
+
+def test_ends_of_the_scales_that_proofs_are_for() -> None:
+    source = Randomness(b"ends")
+    for draw, largest in ((discrete_laplace, 2**45), (sampling.discrete_gaussian, 2**80)):
+        for scale in (Fraction(1, 2**40), Fraction(largest)):
+            assert draw(scale, 1, source).shape == (1,)
+        for scale in (Fraction(1, 2**41), Fraction(largest + 1)):
+            with pytest.raises(PrivacyError):
+                draw(scale, 1, source)
+
+
 @pytest.mark.parametrize("mean", [Fraction(1), Fraction(25, 3)])
 @pytest.mark.parametrize("bits", [64, 128])
 def test_a_table_of_poisson_probabilities(mean: Fraction, bits: int) -> None:
@@ -166,6 +217,19 @@ def test_what_is_told_where_no_key_is_spelt(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(session_plan, "value_bits", noted)
     assert replace(session, spec=replace(session.spec, reach=3)).tellings
     assert words == [log2(7)]
+
+
+def test_owners_of_different_weights_are_not_taken_for_alike() -> None:
+    """Sums of -1 to 1 at weights 1 and 3 move by 2 + 6, squares by 1 + 3, products of two by 2 and 6 (not at once)."""
+    layout = signed_layout([1, 1, 1], label=None)
+
+    def moved(*terms: tuple[str, tuple[int, int], float]) -> float:
+        blocks = [(Block(tuple(o), Role.FEATURE, np.array([term]), np.array([w])), 1.0) for o, term, w in terms]
+        return sensitivity(layout, blocks, Distribution.LAPLACE)
+
+    assert moved(("A", (0, 1), 1.0), ("B", (0, 2), 3.0)) == pytest.approx(8, rel=1e-6)
+    assert moved(("A", (1, 1), 1.0), ("B", (2, 2), 3.0)) == pytest.approx(4, rel=1e-6)
+    assert 8 * (1 - 1e-6) <= moved(("AB", (1, 2), 1.0), ("BC", (2, 3), 3.0)) <= 8 * (1 + 1e-6)
 
 
 def test_a_product_of_three_owners_may_have_a_gain_of_one() -> None:

@@ -127,15 +127,16 @@ class _Dual:
                 step = unit * np.linalg.solve(hessian * (unit[:, None] * unit), unit * gradient)
             except np.linalg.LinAlgError:
                 break
-            size, slope = 1.0, float(gradient @ step)
-            tried, lower = d - step, np.inf
-            while size > 1e-9:
+            slope = float(gradient @ step)
+            for halvings in range(30):
+                size = 0.5**halvings
                 tried = d - size * step
                 lower = self._barred(tried, weight, absolute)
                 if lower < value - 1e-4 * size * slope:
                     break
-                size /= 2
-            if size <= 1e-9 or slope < 1e-10 * (1 + abs(value)):
+            else:
+                break
+            if slope < 1e-10 * (1 + abs(value)):
                 break
             d, value = tried, lower
         return d
