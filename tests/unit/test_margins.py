@@ -20,9 +20,10 @@ from colonnade.data.gate import Coding
 from colonnade.foundation.errors import PrivacyError
 from colonnade.foundation.grid import Grid, rounded_norm
 from colonnade.foundation.randomness import Randomness
-from colonnade.foundation.schema import Numeric
+from colonnade.foundation.schema import Numeric, Schema
 from colonnade.mechanism import accounting, noise, sampling
 from colonnade.mechanism.blocks import IntegerNoise
+from colonnade.mechanism.declared import DeclaredObjective, declared_layout, declared_terms
 from colonnade.mechanism.defects import epsilon_in_spite
 from colonnade.mechanism.dissection import Block
 from colonnade.mechanism.moments import Distribution, Floats, Role
@@ -217,6 +218,19 @@ def test_what_is_told_where_no_key_is_spelt(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(session_plan, "value_bits", noted)
     assert replace(session, spec=replace(session.spec, reach=3)).tellings
     assert words == [log2(7)]
+
+
+def test_terms_of_a_declared_objective_weigh_by_a_power_of_their_size() -> None:
+    """-2 w x y and w^2 x^2 in a ball of 1: sizes 2 and 1. Of 64ths (1/2)^(2/3) is 40.3, (1/2)^(1/2) is 45.3."""
+    schema = Schema({"A": {"x": Numeric(-1, 1), "y": Numeric(-1, 1)}})
+    declared = DeclaredObjective("(y - w * x)^2", ("w",), 1.0)
+    layout = declared_layout(schema, "y", declared)
+    for law, least in ((Distribution.LAPLACE, 40 / 64), (Distribution.GAUSSIAN, 45 / 64), (None, 1 / 2)):
+        objective = declared_terms(layout, declared, law)
+        assert dict(zip(map(tuple, objective.factors.tolist()), objective.weights.tolist(), strict=True)) == {
+            (1, 1): least,
+            (1, 2): 1.0,
+        }
 
 
 def test_owners_of_different_weights_are_not_taken_for_alike() -> None:
