@@ -20,7 +20,10 @@ QUICK_FILES = (
     *("test_proofs", "test_vectors", "test_table", "test_policy", "test_guard", "test_kinds", "test_gate"),
     *("test_ledger", "test_session", "test_cheating", "test_reading_people", "test_margins"),
 )
-TOO_LONG = ("test_compiled", "test_chains", "test_plan_promises", "test_choices", "test_locks", "test_bgn")
+TOO_LONG = (
+    *("test_compiled", "test_chains", "test_plan_promises", "test_choices", "test_locks", "test_bgn"),
+    "test_people_promise",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from math import ceil, e, exp, log, log2, pi, sqrt
+from math import ceil, e, exp, inf, log, log2, nan, pi, sqrt
 
 import numpy as np
 import pytest
@@ -17,15 +17,16 @@ from scipy.special import gammaln, log_ndtr, ndtr
 from colonnade.crypto.lattice.parameters import chain_gain
 from colonnade.crypto.lattice.security import key_bits
 from colonnade.data.gate import Coding
-from colonnade.foundation.errors import PrivacyError
+from colonnade.foundation.errors import PrivacyError, StudyError
 from colonnade.foundation.grid import Grid, rounded_norm
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Numeric, Schema
-from colonnade.mechanism import accounting, noise, sampling
+from colonnade.mechanism import accounting, defects, noise, sampling
 from colonnade.mechanism.blocks import IntegerNoise
+from colonnade.mechanism.composition import Cap
 from colonnade.mechanism.declared import DeclaredObjective, declared_layout, declared_terms
 from colonnade.mechanism.defects import epsilon_in_spite
-from colonnade.mechanism.dissection import Block
+from colonnade.mechanism.dissection import Block, _distinct
 from colonnade.mechanism.moments import Distribution, Floats, Role
 from colonnade.mechanism.noise import _above, _below
 from colonnade.mechanism.release import ReleasedBlock, ReleaseRecord
@@ -122,13 +123,18 @@ def test_forty_bits_of_a_third_and_the_ends_of_epsilon() -> None:
     assert [accounting.check_epsilon(e) for e in (1e-12, 1e12)] == [1e-12, 1e12]
 
 
-def test_the_bound_of_a_defective_release_is_raised_by_a_part_of_it() -> None:
-    """Eight columns, 5 steps of 1/50 beyond those that were counted, beside noise of deviation 0.2 in Laplace."""
+def test_the_bound_of_a_defective_release_is_raised_by_a_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight columns, 5 steps of 1/50 beyond those that were counted, beside noise of deviation 0.2: of 10 steps, of
+    which rounding takes a variance of 4. By rho = 1/2 the Gaussian's mu is 1, raised by 2^-28."""
     factors = np.stack([np.arange(1, 9)] * 2, axis=1)
     trace = ReleasedBlock(("A",), Role.FEATURE, True, 50, factors, np.array([7]), np.array([0.2]))
     plan = {"delta": 0.0, "collusion": 1, "parties": ["A", "B"]}
     release = ReleaseRecord(100, signed_layout([9]), Distribution.LAPLACE, (trace,), plan, {})
     assert epsilon_in_spite(release, [trace], 1.0) == (1 + sqrt(2) * (5 / 50 / 0.2)) * (1 + 2.0**-40)
+    monkeypatch.setattr(defects, "gaussian_rho", lambda epsilon, delta: Fraction(1, 2))
+    monkeypatch.setattr(defects, "epsilon_of_gaussian", lambda rho, delta, slack: float(rho))
+    gaussian = replace(release, law=Distribution.GAUSSIAN, plan=plan | {"delta": 1e-6})
+    assert epsilon_in_spite(gaussian, [trace], 1.0) == pytest.approx((1 + 2.0**-28 + 5 / sqrt(96)) ** 2 / 2, rel=1e-13)
 
 
 @pytest.mark.parametrize(("scale", "digits", "cells"), [("4", 6, 3), ("129/32", 7, 4), ("1/40", 0, 1), ("8", 7, 4)])
@@ -225,12 +231,27 @@ def test_terms_of_a_declared_objective_weigh_by_a_power_of_their_size() -> None:
     schema = Schema({"A": {"x": Numeric(-1, 1), "y": Numeric(-1, 1)}})
     declared = DeclaredObjective("(y - w * x)^2", ("w",), 1.0)
     layout = declared_layout(schema, "y", declared)
+    assert replace(declared, ball=3.0).importances(layout) == {(1, 2): 2 * 3.0, (1, 1): 3.0**2}
     for law, least in ((Distribution.LAPLACE, 40 / 64), (Distribution.GAUSSIAN, 45 / 64), (None, 1 / 2)):
         objective = declared_terms(layout, declared, law)
         assert dict(zip(map(tuple, objective.factors.tolist()), objective.weights.tolist(), strict=True)) == {
             (1, 1): least,
             (1, 2): 1.0,
         }
+
+
+def test_coefficients_of_an_objective_and_caps_have_ends() -> None:
+    assert DeclaredObjective("1000000000000 * w * x", ("w",), 1.0).coefficients
+    with pytest.raises(StudyError):
+        DeclaredObjective("1000000000001 * w * x", ("w",), 1.0)
+    for epsilon in (0.0, -1.0, inf, nan):
+        with pytest.raises(PrivacyError):
+            Cap(epsilon)
+
+
+def test_owners_of_a_term_are_named_once() -> None:
+    owners = np.array([[1, 1, -1], [2, 0, 2], [0, 0, 0], [-1, -1, -1], [-1, 0, 1]])
+    assert _distinct(owners).tolist() == [[1, -1, -1], [0, 2, -1], [0, -1, -1], [-1, -1, -1], [0, 1, -1]]
 
 
 def test_owners_of_different_weights_are_not_taken_for_alike() -> None:
