@@ -15,7 +15,7 @@ from scipy.optimize import brentq
 from scipy.special import gammaln, log_ndtr, ndtr
 
 from colonnade.crypto.lattice.parameters import chain_gain
-from colonnade.crypto.lattice.security import key_bits
+from colonnade.crypto.lattice.security import _reduction_bits, key_bits
 from colonnade.data.gate import Coding
 from colonnade.foundation.errors import PrivacyError, StudyError
 from colonnade.foundation.grid import Grid, rounded_norm
@@ -23,11 +23,12 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Numeric, Schema
 from colonnade.mechanism import accounting, defects, noise, sampling
 from colonnade.mechanism.blocks import IntegerNoise
-from colonnade.mechanism.composition import Cap
+from colonnade.mechanism.composition import Cap, rho_of_pure
 from colonnade.mechanism.declared import DeclaredObjective, declared_layout, declared_terms
 from colonnade.mechanism.defects import epsilon_in_spite
 from colonnade.mechanism.dissection import Block, _distinct
-from colonnade.mechanism.moments import Distribution, Floats, Role
+from colonnade.mechanism.moments import Distribution, Encoding, Floats, Role
+from colonnade.mechanism.monomials import monomial_sensitivity
 from colonnade.mechanism.noise import _above, _below
 from colonnade.mechanism.release import ReleasedBlock, ReleaseRecord
 from colonnade.mechanism.sampling import (
@@ -43,8 +44,10 @@ from colonnade.planning import session_plan
 from colonnade.planning.leakage import value_bits
 from colonnade.planning.precision import MADE_BOUND, _interaction_bound
 from colonnade.planning.session_plan import plan_session
-from tests.helpers.adversary import signed_layout
+from tests.helpers.adversary import layout_from, signed_layout
 from tests.helpers.sessions import agreement_of
+
+SIGNED, LABEL = (Encoding.SIGNED, 1, Role.FEATURE), (Encoding.SIGNED, 1, Role.LABEL)
 
 
 @pytest.mark.parametrize("value", [3.0, -0.75, 0.0])
@@ -240,6 +243,11 @@ def test_terms_of_a_declared_objective_weigh_by_a_power_of_their_size() -> None:
         }
 
 
+def test_a_session_that_tells_nothing_still_costs_a_little() -> None:
+    """At epsilon 0 mu is 2^-48, above what floats may lack; rho is half of its square."""
+    assert rho_of_pure(0.0) == pytest.approx(2.0**-97, rel=0.1)
+
+
 def test_coefficients_of_an_objective_and_caps_have_ends() -> None:
     assert DeclaredObjective("1000000000000 * w * x", ("w",), 1.0).coefficients
     with pytest.raises(StudyError):
@@ -252,6 +260,17 @@ def test_coefficients_of_an_objective_and_caps_have_ends() -> None:
 def test_owners_of_a_term_are_named_once() -> None:
     owners = np.array([[1, 1, -1], [2, 0, 2], [0, 0, 0], [-1, -1, -1], [-1, 0, 1]])
     assert _distinct(owners).tolist() == [[1, -1, -1], [0, 2, -1], [0, -1, -1], [-1, -1, -1], [0, 1, -1]]
+
+
+def test_a_record_may_have_a_level_that_no_term_names() -> None:
+    """Of levels 1 to 3 only the first is summed: from it to another the sum moves by 1, times a number by 1 + 1."""
+    layout = replace(
+        layout_from([("A", Encoding.SIMPLEX, 3, Role.FEATURE), ("A", *SIGNED), ("A", *LABEL)]), any_terms=True
+    )
+    for term, moved in (((0, 1), 1.0), ((1, 4), 2.0)):
+        block = Block(("A",), Role.FEATURE, np.array([term]), np.ones(1))
+        for law, known in ((Distribution.LAPLACE, moved), (Distribution.GAUSSIAN, moved)):
+            assert monomial_sensitivity(layout, [(block, 1.0)], law) == pytest.approx(known, rel=1e-6)
 
 
 def test_owners_of_different_weights_are_not_taken_for_alike() -> None:
@@ -267,12 +286,25 @@ def test_owners_of_different_weights_are_not_taken_for_alike() -> None:
     assert 8 * (1 - 1e-6) <= moved(("AB", (1, 2), 1.0), ("BC", (2, 3), 3.0)) <= 8 * (1 + 1e-6)
 
 
-def test_a_product_of_three_owners_may_have_a_gain_of_one() -> None:
-    """100 2047^3 < 2^40 + 2^30: of words of 45 bits a gain of 8 leaves room, and of 42 bits a gain of 1."""
-    span = 100 * 2047**3 + 1000
-    assert 2**39 < span < 2**40
-    assert chain_gain(3, 100, 2047, 1e10, 1000, 42) == 2
-    assert chain_gain(3, 100, 2047, 1e10, 1000, 41) == 1
+def test_a_product_of_three_owners_fills_its_words() -> None:
+    """Errors reach 2 (100 2047 7 + 2048 9 15 + 8190) = 3,435,140; gain times span stays below half the words less that."""
+    own, error = 100 * 2047**3, 3_435_140
+    for gain in (1, 2, 4):
+        most = (2**41 - error) // gain - own
+        assert (2**41 - error) % gain == 0
+        assert chain_gain(3, 100, 2047, 1e10, most - 1, 42) == gain
+        assert chain_gain(3, 100, 2047, 1e10, most, 42) == (gain // 2 or None)
+
+
+def test_bits_of_a_reduction() -> None:
+    """2 log2 of the sum of a geometric series, log2 of the sieves, and a line; small sieves save no dimensions."""
+    line, start = 0.29613500308205365, 20.387885985467914
+    series = 2 * -log2(1 - 2**-line)
+    assert _reduction_bits(17, 17) == pytest.approx(series + 17 * line + start, rel=1e-12)
+    for block, rank in ((18, 18), (30, 31), (300, 1300)):
+        kept = block - block * log(4 / 3) / log(block / (2 * pi * e))
+        known = series + log2(max(rank - block, 1)) + kept * line + start
+        assert _reduction_bits(block, rank) == pytest.approx(known, rel=1e-12)
 
 
 def test_grids_of_products_that_parties_round_are_fine() -> None:
