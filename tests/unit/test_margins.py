@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy.optimize import brentq
-from scipy.special import gammaln, log_ndtr, ndtr
+from scipy.special import gammaln, log_ndtr, ndtr, ndtri
 
 from colonnade.crypto.lattice.parameters import chain_gain
 from colonnade.crypto.lattice.security import _reduction_bits, key_bits
@@ -243,6 +243,12 @@ def test_terms_of_a_declared_objective_weigh_by_a_power_of_their_size() -> None:
         }
 
 
+def test_deviations_that_hold_95_of_100_values() -> None:
+    """Of Laplace b ln 20, where a deviation is sqrt(2) b."""
+    assert Distribution.LAPLACE.reach == pytest.approx(log(20) / sqrt(2), abs=0.005)
+    assert Distribution.GAUSSIAN.reach == pytest.approx(-float(ndtri(0.025)), abs=0.005)
+
+
 def test_a_session_that_tells_nothing_still_costs_a_little() -> None:
     """At epsilon 0 mu is 2^-48, above what floats may lack; rho is half of its square."""
     assert rho_of_pure(0.0) == pytest.approx(2.0**-97, rel=0.1)
@@ -287,7 +293,7 @@ def test_owners_of_different_weights_are_not_taken_for_alike() -> None:
 
 
 def test_a_product_of_three_owners_fills_its_words() -> None:
-    """Errors reach 2 (100 2047 7 + 2048 9 15 + 8190) = 3,435,140; gain times span stays below half the words less that."""
+    """Errors reach 2 (100 2047 7 + 2048 9 15 + 8190) = 3,435,140; gain times span stays that far below 2^41."""
     own, error = 100 * 2047**3, 3_435_140
     for gain in (1, 2, 4):
         most = (2**41 - error) // gain - own
