@@ -163,6 +163,20 @@ def test_how_many_digits_and_cells_a_scale_has(
     assert bounds == [cells]
 
 
+def test_uniform_draws_ask_for_no_more_than_they_lack() -> None:
+    """Of 65 bytes only the last is below 255, the largest multiple of 3: 7 is 1 modulo 3, and that is all."""
+
+    class Once(Randomness):
+        def bytes(self, count: int) -> bytes:
+            assert count == 65 and not self.asked
+            self.asked = True
+            return b"\xff" * 64 + b"\x07"
+
+        asked = False
+
+    assert uniform_below(3, 1, Once(b"unused")).tolist() == [1]
+
+
 @pytest.mark.parametrize("beside", [1, -1])
 def test_enclosures_hold_just_beside_an_integer(beside: int) -> None:
     """exp(-x) 2^32 = k, and 2^-33 above or below it: what 64 bits of Taylor's series cannot tell apart."""
@@ -277,6 +291,16 @@ def test_a_record_may_have_a_level_that_no_term_names() -> None:
         block = Block(("A",), Role.FEATURE, np.array([term]), np.ones(1))
         for law, known in ((Distribution.LAPLACE, moved), (Distribution.GAUSSIAN, moved)):
             assert monomial_sensitivity(layout, [(block, 1.0)], law) == pytest.approx(known, rel=1e-6)
+
+
+@pytest.mark.parametrize(("levels", "moved"), [(63, 1.5), (64, 2.0)])
+def test_pairs_of_levels_are_tried_as_long_as_they_are_few(levels: int, moved: float) -> None:
+    """Levels that weigh 1 and 1/2: from one to another 3/2; of more than 64^2 pairs, twice the largest weight."""
+    simplex = ("A", Encoding.SIMPLEX, levels, Role.FEATURE)
+    layout = replace(layout_from([simplex, ("A", *LABEL)]), any_terms=True)
+    terms = np.array([[0, c] for c in range(1, levels + 1)])
+    block = Block(("A",), Role.FEATURE, terms, np.array([1.0] + [0.5] * (levels - 1)))
+    assert monomial_sensitivity(layout, [(block, 1.0)], Distribution.LAPLACE) == pytest.approx(moved, rel=1e-6)
 
 
 def test_owners_of_different_weights_are_not_taken_for_alike() -> None:
