@@ -28,8 +28,10 @@ from colonnade.mechanism.declared import DeclaredObjective, declared_layout, dec
 from colonnade.mechanism.defects import epsilon_in_spite
 from colonnade.mechanism.dissection import Block, _distinct
 from colonnade.mechanism.moments import Distribution, Encoding, Floats, Role
-from colonnade.mechanism.monomials import monomial_sensitivity
+from colonnade.mechanism.monomials import _is_rounded, monomial_sensitivity
 from colonnade.mechanism.noise import _above, _below
+from colonnade.mechanism.objective import Task
+from colonnade.mechanism.plan import Offer, Terms, View, plan_bottom_up
 from colonnade.mechanism.release import ReleasedBlock, ReleaseRecord
 from colonnade.mechanism.sampling import (
     Enclosure,
@@ -301,6 +303,40 @@ def test_pairs_of_levels_are_tried_as_long_as_they_are_few(levels: int, moved: f
     terms = np.array([[0, c] for c in range(1, levels + 1)])
     block = Block(("A",), Role.FEATURE, terms, np.array([1.0] + [0.5] * (levels - 1)))
     assert monomial_sensitivity(layout, [(block, 1.0)], Distribution.LAPLACE) == pytest.approx(moved, rel=1e-6)
+
+
+def test_many_products_count_at_their_largest_each() -> None:
+    """Of seven numbers, for which no box is split: a square moves by 1, a product by 2, by 4 when it is squared."""
+    layout = signed_layout([8], label=0)
+    squares, products = (np.array([[c, d] for c in range(1, 8)]) for d in (0, 0))
+    squares[:, 1], products[:, 1] = range(1, 8), [*range(2, 8), 1]
+    for factors, law, known in (
+        (squares, Distribution.LAPLACE, 7.0),
+        (squares, Distribution.GAUSSIAN, sqrt(7)),
+        (products, Distribution.LAPLACE, 14.0),
+        (products, Distribution.GAUSSIAN, sqrt(28)),
+    ):
+        block = Block(("A",), Role.FEATURE, factors, np.ones(7))
+        assert monomial_sensitivity(layout, [(block, 1.0)], law) == pytest.approx(known, rel=1e-6)
+
+
+def test_what_is_rounded() -> None:
+    """Numbers, and the halves of a numeric label; no level of a feature, and none of a label that is one of classes."""
+    parts = [("A", Encoding.SIMPLEX, 2, Role.FEATURE), ("A", *SIGNED), ("A", Encoding.SIMPLEX, 2, Role.LABEL)]
+    layout = layout_from(parts)
+    for task, rounded in ((Task.LINEAR, [3, 4, 5]), (Task.LOGISTIC, [3])):
+        assert [c for c in range(1, 6) if _is_rounded(layout, c, task)] == rounded
+
+
+def test_an_offer_that_blocks_do_not_reach_together_is_spent() -> None:
+    """Neither x^2 + y^2 nor x y can move most at once: what is left makes both scales smaller, up to the offer."""
+    layout = signed_layout([3], label=0)
+    squares = Block(("A",), Role.FEATURE, np.array([[1, 1], [2, 2]]), np.ones(2))
+    product = Block(("A",), Role.FEATURE, np.array([[1, 2]]), np.ones(1))
+    plan = plan_bottom_up(layout, (squares, product), {"A": Offer(1.0)}, Terms(Task.LINEAR, collusion=0))
+    apart = sum(float(item.sensitivity / item.scale) for item in plan.blocks)
+    spent = plan.parties["A"][View.OUTSIDER]
+    assert spent is not None and 1 - 1e-5 < spent <= 1 < 1.01 < apart
 
 
 def test_owners_of_different_weights_are_not_taken_for_alike() -> None:

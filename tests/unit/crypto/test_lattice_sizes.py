@@ -1,0 +1,110 @@
+"""Sizes of the lattice product at their edges, each by hand or by the formula that its page gives."""
+
+from __future__ import annotations
+
+from math import ceil, expm1, log1p, sqrt
+
+import pytest
+
+from colonnade.crypto.lattice import parameters
+from colonnade.crypto.lattice.parameters import (
+    choose_parameters,
+    multiply_limbs,
+    proved_security,
+    proved_tau,
+    seal_limbs,
+    uniform_norm,
+)
+from colonnade.foundation.errors import BrokenError, ProductError
+
+SECRET = sqrt(1.25 * 2048)
+"""No secret's norm is longer: 5/4 of its mean square."""
+
+
+def test_limbs_of_a_sealed_word() -> None:
+    """Whole to 35 bits; up to 40 bits all above the lowest four bytes; 35 bits and the rest beyond."""
+    for bits in range(32, 52):
+        known = (bits,) if bits <= 35 else (32, bits - 32) if bits <= 40 else (35, bits - 35)
+        assert seal_limbs(bits) == known
+
+
+@pytest.mark.parametrize("edge", ["pair", "limb"])
+def test_limbs_are_exact_below_a_half(edge: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each limb, and pairs of secrets s + 2^24 s', which are longer by that much."""
+    pair, asked = uniform_norm(8, 2048), []
+
+    def error(left: float, right: float, terms: int = 1) -> float:
+        asked.append((left, right))
+        return 0.5 if (left == pair) is (edge == "pair") else 0.1
+
+    monkeypatch.setattr(parameters, "fft_error", error)
+    with pytest.raises(BrokenError):
+        seal_limbs(39)
+    assert (pair, pytest.approx(SECRET * (1 + 2**24), rel=1e-15)) in asked
+    assert (uniform_norm(32, 2048), pytest.approx(SECRET, rel=1e-15)) in asked
+
+
+def test_the_second_of_two_secrets_stands_beyond_the_first_ones_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    """|a| |s| <= sqrt(5/4 2048 65538 / 12) sqrt(5/4 2048) = 189,200 is below 2^18 and above 2^17."""
+    monkeypatch.setattr(parameters, "PAIR_BITS", 19)
+    assert seal_limbs(40) == (32, 8)
+    monkeypatch.setattr(parameters, "PAIR_BITS", 18)
+    with pytest.raises(BrokenError):
+        seal_limbs(40)
+
+
+@pytest.mark.parametrize("modulus_bits", [32, 40, 51])
+@pytest.mark.parametrize("bound", [15, 127, 2047])
+def test_blocks_that_are_summed_before_they_are_rounded(modulus_bits: int, bound: int) -> None:
+    """Percival's bound for limbs of a half of the bits, a third or a fourth: the most blocks that stay below 1/2."""
+
+    def error(bits: int, blocks: int) -> float:
+        size = 2048 * blocks
+        left, right = sqrt(1.25 * size * (4**bits + 2) / 12), bound * sqrt(size)
+        u = 2.0**-53
+        grown = (30 + blocks) * log1p(u) + 22 * log1p(u * sqrt(5)) + 21 * log1p(4 * u)
+        return left * right * expm1(grown)
+
+    fits = [
+        (count, blocks)
+        for count in (2, 3, 4)
+        for blocks in (1024, 512, 256, 128, 64, 32, 16, 8)
+        if error(ceil(modulus_bits / count), blocks) < 0.5
+    ]
+    count, blocks = min(fits, key=lambda found: (found[0], -found[1]))
+    bits = ceil(modulus_bits / count)
+    assert multiply_limbs(modulus_bits, bound) == ((bits,) * (count - 1) + (modulus_bits - (count - 1) * bits,), blocks)
+
+
+def test_widths_of_keys_that_are_only_proved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """docs/secure-product.md: hints of s and rho through the honest parties' noise alone, all in one direction."""
+    seen: list[tuple[float, float]] = []
+
+    def noted(dimension: int, modulus_bits: int, secret: float, error: float) -> float:
+        seen.append((secret, error))
+        return 200.0
+
+    monkeypatch.setattr(parameters, "key_bits", noted)
+    rows, bound, hints, noise = 1000, 15, 12, 1e7
+    tau, own = proved_tau(rows), 2 * ceil(9 * sqrt((1024 + 4 * sqrt(2048)) * 42.5))
+    assert tau == 2 * ceil(9 * sqrt((3048 / 2 + 4 * sqrt(3048)) * 10.5))
+    assert proved_security(40, rows, bound, hints, noise) == 200
+    of_rho = 2048 * (tau**2 + 4) * 42.5 / noise**2
+    of_s = (rows * 225 * 10.5 + 2048 * (225 * 10.5 + own**2)) / noise**2
+    wide, sealing = (sqrt(2 * (1 + hints * share)) for share in (of_rho, of_s))
+    assert seen[0] == pytest.approx((sqrt(42.5) / wide, sqrt(42.5) / wide), rel=1e-12)
+    assert seen[1] == pytest.approx((1 / sealing, sqrt(10.5) / sealing), rel=1e-12)
+
+
+def test_the_least_gain_is_rounded_up() -> None:
+    """Errors of 7 move an attribute of one level by 7 / (15 gain) at most, which must not pass 1/256: 119.5 <= gain."""
+    rows, bound, bits = 1000, 15, 51
+    room = 2 ** (bits - 1) - 1 - (rows * bound * 7 + 2048 * 9 * 15 + 8190)
+
+    def gain(most: int) -> int:
+        reach = room // most - rows * bound**2
+        return choose_parameters(rows, bound, 1e9, reach, 3, least_bits=bits).gain
+
+    assert gain(120) == 120
+    with pytest.raises(ProductError):
+        gain(119)
