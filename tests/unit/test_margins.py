@@ -20,8 +20,8 @@ from colonnade.data.gate import Coding
 from colonnade.foundation.errors import PrivacyError, StudyError
 from colonnade.foundation.grid import Grid, rounded_norm
 from colonnade.foundation.randomness import Randomness
-from colonnade.foundation.schema import Numeric, Schema
-from colonnade.mechanism import accounting, defects, noise, sampling
+from colonnade.foundation.schema import Categorical, Numeric, Schema
+from colonnade.mechanism import accounting, defects, noise, objective, sampling
 from colonnade.mechanism.blocks import IntegerNoise
 from colonnade.mechanism.composition import Cap, rho_of_pure
 from colonnade.mechanism.declared import DeclaredObjective, declared_layout, declared_terms
@@ -30,7 +30,7 @@ from colonnade.mechanism.dissection import Block, _distinct
 from colonnade.mechanism.moments import Distribution, Encoding, Floats, Role
 from colonnade.mechanism.monomials import _is_rounded, monomial_sensitivity
 from colonnade.mechanism.noise import _above, _below
-from colonnade.mechanism.objective import Task
+from colonnade.mechanism.objective import Task, _count_products, _products, plain_layout, with_interactions
 from colonnade.mechanism.plan import Offer, Terms, View, plan_bottom_up
 from colonnade.mechanism.release import ReleasedBlock, ReleaseRecord
 from colonnade.mechanism.sampling import (
@@ -252,8 +252,8 @@ def test_terms_of_a_declared_objective_weigh_by_a_power_of_their_size() -> None:
     layout = declared_layout(schema, "y", declared)
     assert replace(declared, ball=3.0).importances(layout) == {(1, 2): 2 * 3.0, (1, 1): 3.0**2}
     for law, least in ((Distribution.LAPLACE, 40 / 64), (Distribution.GAUSSIAN, 45 / 64), (None, 1 / 2)):
-        objective = declared_terms(layout, declared, law)
-        assert dict(zip(map(tuple, objective.factors.tolist()), objective.weights.tolist(), strict=True)) == {
+        found = declared_terms(layout, declared, law)
+        assert dict(zip(map(tuple, found.factors.tolist()), found.weights.tolist(), strict=True)) == {
             (1, 1): least,
             (1, 2): 1.0,
         }
@@ -337,6 +337,34 @@ def test_an_offer_that_blocks_do_not_reach_together_is_spent() -> None:
     apart = sum(float(item.sensitivity / item.scale) for item in plan.blocks)
     spent = plan.parties["A"][View.OUTSIDER]
     assert spent is not None and 1 - 1e-5 < spent <= 1 < 1.01 < apart
+
+
+def test_products_of_features_up_to_an_order() -> None:
+    """Of numbers x, y and one of two levels, never both: of degree 3 at most 1 + 3 + 6 + 10 less what is always 0."""
+    levels = ("A", Encoding.SIMPLEX, 2, Role.FEATURE)
+    layout = layout_from([("A", *SIGNED), ("B", *SIGNED), levels, ("A", *LABEL)])
+    x, y, *several = layout.features
+    numbers = [(x,) * i + (y,) * j for i in range(4) for j in range(4 - i)]
+    known = [*numbers, *((*n, level) for n in numbers for level in several if len(n) < 3)]
+    assert sorted(_products(layout, 3)) == sorted(known)
+    assert _count_products(layout, 3) == len(known) - 1
+
+
+def test_products_of_levels_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 3 and 3 levels one each is left out: 4 products, and no more than 4 are made."""
+    columns = {"u": Categorical(("a", "b", "c")), "v": Categorical(("a", "b", "c")), "y": Numeric(-1, 1)}
+    schema = Schema({"A": columns})
+    layout = plain_layout(schema, "y")
+    monkeypatch.setattr(objective, "MOST_PRODUCTS", 4)
+    assert len(with_interactions(layout, schema, [("u", "v")]).attributes) == len(layout.attributes) + 4
+    monkeypatch.setattr(objective, "MOST_PRODUCTS", 3)
+    with pytest.raises(StudyError):
+        with_interactions(layout, schema, [("u", "v")])
+
+
+def test_attributes_are_spelled_by_owner_and_column() -> None:
+    layout = layout_from([("A", *SIGNED), ("B", Encoding.SIMPLEX, 2, Role.FEATURE), ("A", *LABEL)])
+    assert [layout.spelled(i) for i in range(3)] == ["A.a0_0", "B.a1", "A.a2_0"]
 
 
 def test_owners_of_different_weights_are_not_taken_for_alike() -> None:
