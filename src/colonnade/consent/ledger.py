@@ -423,7 +423,7 @@ def _of(lines: Sequence[Line], data: DataSet) -> list[Line]:
             if other.name in names or other.digest in digests:
                 names.add(other.name)
                 digests.add(other.digest)
-    return [line for line in lines if line.data.name in names or line.data.digest in digests]
+    return [line for line in lines if line.data.name in names]
 
 
 def _last(entries: Sequence[Entry]) -> dict[tuple[str, str], Entry]:
