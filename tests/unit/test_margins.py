@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from math import ceil, e, exp, inf, log, log2, nan, pi, sqrt
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,9 +17,12 @@ from scipy.special import gammaln, log_ndtr, ndtr, ndtri
 
 from colonnade.crypto.lattice.parameters import chain_gain
 from colonnade.crypto.lattice.security import _reduction_bits, key_bits
-from colonnade.data.gate import Coding
-from colonnade.foundation.errors import PrivacyError, StudyError
+from colonnade.data import gate
+from colonnade.data.gate import Coding, code_block
+from colonnade.foundation import integers
+from colonnade.foundation.errors import PrivacyError, ProductError, StudyError
 from colonnade.foundation.grid import Grid, rounded_norm
+from colonnade.foundation.integers import _MadeRows, _signs
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Categorical, Numeric, Schema
 from colonnade.mechanism import accounting, defects, noise, objective, sampling
@@ -26,12 +30,20 @@ from colonnade.mechanism.blocks import IntegerNoise
 from colonnade.mechanism.composition import Cap, rho_of_pure
 from colonnade.mechanism.declared import DeclaredObjective, declared_layout, declared_terms
 from colonnade.mechanism.defects import epsilon_in_spite
-from colonnade.mechanism.dissection import Block, _distinct
+from colonnade.mechanism.dissection import Block, _distinct, traces
 from colonnade.mechanism.moments import Distribution, Encoding, Floats, Role
 from colonnade.mechanism.monomials import _is_rounded, monomial_sensitivity
 from colonnade.mechanism.noise import _above, _below
-from colonnade.mechanism.objective import Task, _count_products, _products, plain_layout, with_interactions
-from colonnade.mechanism.plan import Offer, Terms, View, plan_bottom_up
+from colonnade.mechanism.objective import (
+    Calibration,
+    Task,
+    _count_products,
+    _products,
+    layout_of,
+    plain_layout,
+    with_interactions,
+)
+from colonnade.mechanism.plan import BlockPlan, Offer, Terms, View, plan_bottom_up, plan_top_down
 from colonnade.mechanism.release import ReleasedBlock, ReleaseRecord
 from colonnade.mechanism.sampling import (
     Enclosure,
@@ -44,7 +56,15 @@ from colonnade.mechanism.sampling import (
 from colonnade.mechanism.sensitivity import sensitivity
 from colonnade.planning import session_plan
 from colonnade.planning.leakage import value_bits
-from colonnade.planning.precision import MADE_BOUND, _interaction_bound
+from colonnade.planning.precision import (
+    BOUNDS,
+    MADE_BOUND,
+    _interaction_bound,
+    check_squares,
+    grid_bound,
+    require_room,
+    rounding_share,
+)
 from colonnade.planning.session_plan import plan_session
 from tests.helpers.adversary import layout_from, signed_layout
 from tests.helpers.sessions import agreement_of
@@ -453,3 +473,91 @@ def test_bits_of_a_key_by_trying_every_block_size(
     best = min(ways(block, dimension, modulus_bits, secret, error) for block in range(40, 800))
     margin = max(5.3 - 4.3 * secret, 1.0)
     assert key_bits(dimension, modulus_bits, secret, error) == pytest.approx(max(best - margin, 0.0), rel=1e-9)
+
+
+def test_signs_of_columns_are_signs() -> None:
+    signs = _signs(9001)
+    assert set(signs.tolist()) == {-1.0, 1.0} and abs(signs.mean()) < 0.05
+
+
+def test_a_trace_adds_up_2_to_the_38_squares_and_no_more() -> None:
+    (trace,) = traces(signed_layout([5], label=0), label_square=False)
+    assert len(trace.factors) == 4
+    check_squares(2**36, (trace,))
+    with pytest.raises(StudyError):
+        check_squares(2**36 + 1, (trace,))
+
+
+def test_integers_of_one_party_fill_their_words_to_the_last() -> None:
+    """Records of 1 and noise of scale 1000: floor(1000 (ln 2 + 48 ln 2)) = 33964 stay below 2^31."""
+    session = plan_session(agreement_of(1), 50, bytes(32))
+    block = Block(("p0",), Role.FEATURE, np.array([[1, 1]]), np.ones(1))
+    plan = replace(session.plan, blocks=(BlockPlan(block, Fraction(1), Fraction(1000)),))
+    spec = replace(session.spec, bound=1, modulus_bits=32, rows=2**31 - 33964 - 1)
+    require_room(plan, spec, 10**9, {})
+    with pytest.raises(ProductError):
+        require_room(plan, replace(spec, rows=spec.rows + 1), 0, {})
+
+
+def test_words_without_crosses_hold_every_records_unit() -> None:
+    session = plan_session(agreement_of(1), 50, bytes(32))
+    assert session.spec.reach == 50 * session.grid.bound**2
+
+
+def test_each_factor_of_an_interaction_is_rounded_and_each_product_of_a_party() -> None:
+    """x y of two parties by itself: two factors, a column of each party: 4 roundings of a quarter for each record."""
+    columns = {"A": {"x": Numeric(-1, 1)}, "B": {"z": Numeric(-1, 1), "y": Numeric(-1, 1)}}
+    schema = Schema(columns)
+    layout = with_interactions(plain_layout(schema, "y"), schema, [("x", "z")])
+    block = Block(("A", "B"), Role.FEATURE, np.array([[0, layout.width - 1]]), np.ones(1))
+    plan = plan_top_down(layout, (block,), 1.0, Terms(Task.LOGISTIC))
+    known = sqrt(1000 * 4 / 4) / plan.noise_std(plan.blocks[0])
+    assert rounding_share(plan, 1000, 31) == pytest.approx(known / 31, rel=1e-12)
+    # The grid is the coarsest whose rounding stays under a fiftieth of the noise, whatever shares of noise need.
+    for rows in (1000, 10_000_000):
+        needed = 50 * sqrt(rows * 4 / 4) / plan.noise_std(plan.blocks[0])
+        assert grid_bound(plan, rows) == next(b for b in BOUNDS if b >= needed or b == BOUNDS[-1])
+    assert _interaction_bound(plan, 1e9) == BOUNDS[-1]
+
+
+def test_a_block_is_made_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a cache of 10 floats, for 2 columns and the constant, pieces of 3 records, and the same rows as in one."""
+    columns = {"x": Numeric(-1, 1), "y": Numeric(-1, 1)}
+    layout = layout_of(Schema({"p": columns}), "y", Task.LINEAR, Calibration.EXACT, split=False)
+    coding = Coding("p", columns, layout.attributes, Grid(7), bytes(32))
+    values = {name: np.linspace(-1.2, 0.9, 10) * sign for name, sign in (("x", 1), ("y", -1))}
+    whole, pieces = code_block(coding, values, 3, 10), list[int]()
+    write = Coding.write
+
+    def noted(self: Coding, here: Mapping[str, Any], out: Floats, coins: Any) -> Floats:
+        pieces.append(out.shape[1])
+        return write(self, here, out, coins)
+
+    monkeypatch.setattr(Coding, "write", noted)
+    monkeypatch.setattr(gate, "_CACHED", 10)
+    monkeypatch.setattr(gate, "_SHORTEST", 1)
+    found = code_block(coding, values, 3, 10)
+    assert pieces == [3, 3, 3, 1]
+    assert found.rows.tolist() == whole.rows.tolist() and found.products.tolist() == whole.products.tolist()
+
+
+def test_made_columns_are_kept_where_they_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """5 records of one column and one made of it are 20 bytes."""
+    made: list[int] = []
+
+    class Ones:
+        shape, bound = (5, 1), 7
+
+        def rows(self, start: int, stop: int) -> NDArray[np.int16]:
+            return np.ones((stop - start, 1), np.int16)
+
+    def make(start: int, rows: NDArray[np.int16]) -> NDArray[np.int16]:
+        made.append(len(rows))
+        return rows * np.int16(2)
+
+    for kept, calls in ((20, [5]), (19, [2, 3])):
+        monkeypatch.setattr(integers, "LARGEST_KEPT", kept)
+        made.clear()
+        store = _MadeRows(Ones(), make, 1)  # type: ignore[arg-type]
+        assert store.rows(0, 2).tolist() == [[1, 2]] * 2 and store.rows(2, 5).tolist() == [[1, 2]] * 3
+        assert made == calls
