@@ -17,6 +17,7 @@ from scipy.special import gammaln, log_ndtr, ndtr, ndtri
 
 from colonnade.crypto.lattice.parameters import chain_gain
 from colonnade.crypto.lattice.security import _reduction_bits, key_bits
+from colonnade.crypto.product import ProductNeeds, ProductSizes
 from colonnade.data import gate
 from colonnade.data.gate import Coding, code_block
 from colonnade.foundation import integers
@@ -61,6 +62,7 @@ from colonnade.planning.precision import (
     MADE_BOUND,
     _interaction_bound,
     check_squares,
+    fit_sizes,
     grid_bound,
     require_room,
     rounding_share,
@@ -473,6 +475,25 @@ def test_bits_of_a_key_by_trying_every_block_size(
     best = min(ways(block, dimension, modulus_bits, secret, error) for block in range(40, 800))
     margin = max(5.3 - 4.3 * secret, 1.0)
     assert key_bits(dimension, modulus_bits, secret, error) == pytest.approx(max(best - margin, 0.0), rel=1e-9)
+
+
+def test_grids_that_are_tried_leave_more_and_more_to_the_products_error() -> None:
+    """Rounding under 1/50 of the noise and the product's error under 1/100, then 1/10 and 1/10, then 1/2 and 1/4."""
+    plan = plan_session(agreement_of(2, product="lattice"), 200, bytes(32)).plan
+    tried: list[tuple[int, Fraction]] = []
+
+    def refuse(needs: ProductNeeds) -> ProductSizes:
+        tried.append((needs.bound, needs.share))
+        raise ProductError("no")
+
+    with pytest.raises(ProductError):
+        fit_sizes(plan, 10_000_000, refuse)
+    known = []
+    for part, error in ((Fraction(1, 50), "1/100"), (Fraction(1, 10), "1/10"), (Fraction(1, 2), "1/4")):
+        bound = grid_bound(plan, 10_000_000, part)
+        if not known or rounding_share(plan, 10_000_000, bound) <= part:
+            known.append((bound, Fraction(error)))
+    assert tried == known and len(known) == 3 and len({bound for bound, _ in known}) > 1
 
 
 def test_signs_of_columns_are_signs() -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from math import ceil, expm1, log1p, sqrt
 
+import numpy as np
 import pytest
 
-from colonnade.crypto.lattice import parameters
+from colonnade.crypto.lattice import parameters, work
+from colonnade.crypto.lattice.kernels import NumpyKernels
 from colonnade.crypto.lattice.parameters import (
     choose_parameters,
     multiply_limbs,
@@ -15,7 +17,11 @@ from colonnade.crypto.lattice.parameters import (
     seal_limbs,
     uniform_norm,
 )
+from colonnade.crypto.lattice.words import Scratch
+from colonnade.crypto.lattice.work import _message
+from colonnade.crypto.product import Cross, ProductSpec
 from colonnade.foundation.errors import BrokenError, ProductError
+from colonnade.foundation.randomness import Stream
 
 SECRET = sqrt(1.25 * 2048)
 """No secret's norm is longer: 5/4 of its mean square."""
@@ -108,3 +114,28 @@ def test_the_least_gain_is_rounded_up() -> None:
     assert gain(120) == 120
     with pytest.raises(ProductError):
         gain(119)
+
+
+SPEC = ProductSpec(bytes(32), ("A", "B"), 3 * 2048, 7, (Cross(0, 1, 0, 2, 0, 2),), 40, 1 << 20, 1 << 38)
+ENTRIES = (np.arange(3 * 2048 * 2).reshape(-1, 2) % 15 - 7).astype(np.int16)
+
+
+def test_every_word_has_an_error_however_many_are_drawn_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = _message(ENTRIES, SPEC, Stream(bytes(32)), Scratch()).copy()
+    monkeypatch.setattr(work, "ERRORS_AT_ONCE", 4096)
+    found = _message(ENTRIES, SPEC, Stream(bytes(32)), Scratch())
+    assert (found == whole).all()
+    errors = whole - ENTRIES.astype(np.int64) * SPEC.gain
+    assert errors.min() == -7 and errors.max() == 7
+    # Of each 4096 words, too: an error is 0 with 1/8.
+    assert all(0.05 < (part == 0).mean() < 0.2 for part in errors.ravel().reshape(-1, 4096))
+
+
+def test_blocks_are_multiplied_by_their_own_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    states = work.WorkerStates(NumpyKernels, SPEC)
+    bits, _ = multiply_limbs(SPEC.modulus_bits, SPEC.bound)
+    whole = work.multiply_piece(states, False, SPEC, 1, bits, 0, ENTRIES)
+    monkeypatch.setattr(work, "BLOCKS_AT_ONCE", 1)
+    found = work.multiply_piece(states, False, SPEC, 1, bits, 0, ENTRIES)
+    mask = np.uint64((1 << SPEC.modulus_bits) - 1)
+    assert ((found & mask) == (whole & mask)).all()
