@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import ceil, expm1, log1p, sqrt
+from typing import Any
 
 import numpy as np
 import pytest
 
 from colonnade.crypto.lattice import parameters, work
+from colonnade.crypto.lattice.frames import parcel_places
 from colonnade.crypto.lattice.kernels import NumpyKernels
 from colonnade.crypto.lattice.parameters import (
     choose_parameters,
@@ -17,7 +20,7 @@ from colonnade.crypto.lattice.parameters import (
     seal_limbs,
     uniform_norm,
 )
-from colonnade.crypto.lattice.words import Scratch
+from colonnade.crypto.lattice.words import Planes, Scratch
 from colonnade.crypto.lattice.work import _message
 from colonnade.crypto.product import Cross, ProductSpec
 from colonnade.foundation.errors import BrokenError, ProductError
@@ -139,3 +142,51 @@ def test_blocks_are_multiplied_by_their_own_rows(monkeypatch: pytest.MonkeyPatch
     found = work.multiply_piece(states, False, SPEC, 1, bits, 0, ENTRIES)
     mask = np.uint64((1 << SPEC.modulus_bits) - 1)
     assert ((found & mask) == (whole & mask)).all()
+
+
+@pytest.mark.parametrize(("gain", "dtype"), [(4680, np.int16), (4681, np.int32)])
+def test_messages_that_fit_16_bits_are_short(gain: int, dtype: type[np.generic]) -> None:
+    """7 gain + 7 is 32,767 or 32,774: the largest that 16 bits hold, and more."""
+    rows = np.full((2048, 1), 7, np.int16)
+    message = _message(rows, replace(SPEC, gain=gain), Stream(bytes(32)), Scratch())
+    assert message.dtype == dtype and np.abs(message.astype(np.int64) - 7 * gain).max() == 7
+
+
+@pytest.mark.parametrize("bits", range(32, 52))
+def test_words_are_centred_and_cut(bits: int) -> None:
+    """0 to 2^(b-1) - 1 stay, what is above is negative; bits beyond a word's are cleared."""
+    half = 1 << (bits - 1)
+    words = np.array([[0, 1, half - 1, half, 2 * half - 1]], np.uint64)
+    planes = Planes.empty((1, 5), bits, Scratch())
+    planes.write(slice(None), 0, words)
+    floats = np.empty((1, 5))
+    planes._centre(slice(0, 5), floats)
+    assert floats.tolist() == [[0, 1, half - 1, -half, -1]]
+    if bits > 32:
+        for plane in planes.arrays[1:]:
+            plane[...] = np.iinfo(plane.dtype).max
+        planes.cut()
+        assert planes.below_modulus and (planes.words() >> np.uint64(32) == (1 << (bits - 32)) - 1).all()
+
+
+@pytest.mark.parametrize(("columns", "blocks", "most"), [(100, 150, 64), (3, 7, 1024), (64, 64, 8), (1, 1, 8)])
+def test_pieces_of_a_multiplication_cover_every_block_once(columns: int, blocks: int, most: int) -> None:
+    seen = np.zeros((columns, blocks), int)
+    for some, first, count in work.spans(columns, blocks, most):
+        assert first + count <= blocks and count <= most
+        seen[some, first : first + count] += 1
+    assert (seen == 1).all()
+
+
+def test_words_of_a_piece_have_as_many_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    states, shapes = work.WorkerStates(NumpyKernels, SPEC), list[tuple[int, ...]]()
+
+    def noted(rows: Any, *rest: Any) -> Any:
+        shapes.append(rows.shape)
+        return _message(rows, *rest)
+
+    monkeypatch.setattr(work, "_message", noted)
+    keys = states.own.kernels.keys(np.ones((1, 2048), np.int8), seal_limbs(SPEC.modulus_bits))
+    for place in parcel_places(1, SPEC.rows):
+        work.seal_words(states, SPEC, 0, place, keys, np.zeros((place.blocks * 2048, 1), np.uint64), bytes(32))
+        assert shapes.pop() == (place.blocks * 2048, 1)
