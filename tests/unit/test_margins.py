@@ -24,6 +24,7 @@ from colonnade.foundation import integers
 from colonnade.foundation.errors import PrivacyError, ProductError, StudyError
 from colonnade.foundation.grid import Grid, rounded_norm
 from colonnade.foundation.integers import _MadeRows, _signs
+from colonnade.foundation.names import ColumnRef
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Categorical, Numeric, Schema
 from colonnade.mechanism import accounting, defects, noise, objective, sampling
@@ -582,3 +583,18 @@ def test_made_columns_are_kept_where_they_are_few(monkeypatch: pytest.MonkeyPatc
         store = _MadeRows(Ones(), make, 1)  # type: ignore[arg-type]
         assert store.rows(0, 2).tolist() == [[1, 2]] * 2 and store.rows(2, 5).tolist() == [[1, 2]] * 3
         assert made == calls
+
+
+def test_a_product_that_is_released_once_stands_wherever_it_is_asked_for() -> None:
+    """The sum of x z is the sum of the interaction by itself, and the product of x and z; nothing else is known."""
+    schema = Schema({"A": {"x": Numeric(-1, 1)}, "B": {"z": Numeric(-1, 1), "y": Numeric(-1, 1)}})
+    layout = with_interactions(plain_layout(schema, "y"), schema, [("x", "z")])
+    x, z, last = (layout.span_of(ColumnRef(*ref)).start for ref in (("A", "x"), ("B", "z"), ("B", "y")))
+    both = layout.width - 1
+    factors = np.array([[0, both]])
+    block = ReleasedBlock(("A", "B"), Role.FEATURE, False, 10, factors, np.array([300]), np.array([0.5]))
+    release = ReleaseRecord(100, layout, Distribution.LAPLACE, (block,), {"task": "polynomial"}, {})
+    found = release.moments()
+    for a, b in ((0, both), (x, z)):
+        assert found.value[a, b] == found.value[b, a] == 30 and found.std[a, b] == found.std[b, a] == 0.5
+    assert found.std[x, last] == found.std[x, x] == found.std[both, both] == inf and found.value[x, last] == 0
