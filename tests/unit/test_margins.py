@@ -15,26 +15,28 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import gammaln, log_ndtr, ndtr, ndtri
 
+from colonnade import evaluation
 from colonnade.crypto.lattice.parameters import chain_gain
 from colonnade.crypto.lattice.security import _reduction_bits, key_bits
 from colonnade.crypto.product import ProductNeeds, ProductSizes
 from colonnade.data import gate
 from colonnade.data.gate import Coding, code_block
 from colonnade.foundation import integers
-from colonnade.foundation.errors import PrivacyError, ProductError, StudyError
+from colonnade.foundation.errors import BrokenColumns, PrivacyError, ProductError, StudyError
 from colonnade.foundation.grid import Grid, rounded_norm
-from colonnade.foundation.integers import _MadeRows, _signs
+from colonnade.foundation.integers import _MadeRows, _signs, verify_block
 from colonnade.foundation.names import ColumnRef
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Categorical, Numeric, Schema
-from colonnade.mechanism import accounting, defects, noise, objective, sampling
+from colonnade.mechanism import accounting, defects, monomials, noise, objective, sampling
+from colonnade.mechanism import plan as plan_module
 from colonnade.mechanism.blocks import IntegerNoise
 from colonnade.mechanism.composition import Cap, rho_of_pure
 from colonnade.mechanism.declared import DeclaredObjective, declared_layout, declared_terms
 from colonnade.mechanism.defects import epsilon_in_spite
 from colonnade.mechanism.dissection import Block, _distinct, traces
 from colonnade.mechanism.moments import Distribution, Encoding, Floats, Role
-from colonnade.mechanism.monomials import _is_rounded, monomial_sensitivity
+from colonnade.mechanism.monomials import _Groups, _is_rounded, _largest, monomial_sensitivity
 from colonnade.mechanism.noise import _above, _below
 from colonnade.mechanism.objective import (
     Calibration,
@@ -45,7 +47,7 @@ from colonnade.mechanism.objective import (
     plain_layout,
     with_interactions,
 )
-from colonnade.mechanism.plan import BlockPlan, Offer, Terms, View, plan_bottom_up, plan_top_down
+from colonnade.mechanism.plan import BlockPlan, Offer, Terms, View, _spend_rest, plan_bottom_up, plan_top_down
 from colonnade.mechanism.release import ReleasedBlock, ReleaseRecord
 from colonnade.mechanism.sampling import (
     Enclosure,
@@ -598,3 +600,84 @@ def test_a_product_that_is_released_once_stands_wherever_it_is_asked_for() -> No
     for a, b in ((0, both), (x, z)):
         assert found.value[a, b] == found.value[b, a] == 30 and found.std[a, b] == found.std[b, a] == 0.5
     assert found.std[x, last] == found.std[x, x] == found.std[both, both] == inf and found.value[x, last] == 0
+
+
+def test_pieces_hold_as_many_floats_as_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """2^17 floats are 65,536 records of one column and the constant."""
+    columns = {"x": Numeric(-1, 1)}
+    coding = Coding("p", columns, layout_from([("p", *SIGNED)]).attributes, Grid(7), bytes(32))
+    coding = replace(coding, attributes=(replace(coding.attributes[0], of=ColumnRef("p", "x")),))
+    pieces, write = list[int](), Coding.write
+
+    def noted(self: Coding, here: Mapping[str, Any], out: Floats, coins: Any) -> Floats:
+        pieces.append(out.shape[1])
+        return write(self, here, out, coins)
+
+    monkeypatch.setattr(Coding, "write", noted)
+    block = code_block(coding, {"x": np.zeros(65_537)}, 0, 65_537)
+    assert pieces == [65_536, 1]
+    # An excess may reach a quarter for each record, and a billionth beside.
+    for excess, fits in ((65_537 / 4 + 65_538e-9, True), (65_537 / 4 + 65_539e-9, False)):
+        bent = replace(block, excess=np.array([excess]))
+        if fits:
+            verify_block(coding.shape, bent)
+        else:
+            with pytest.raises(BrokenColumns):
+                verify_block(coding.shape, bent)
+
+
+def test_numbers_within_their_range_are_left_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    coding = Coding("p", {"x": Numeric(-1, 1)}, layout_from([("p", *SIGNED)]).attributes, Grid(7), bytes(32))
+    coding = replace(coding, attributes=(replace(coding.attributes[0], of=ColumnRef("p", "x")),))
+
+    def clip(*given: Any, **more: Any) -> None:
+        raise AssertionError("nothing lies outside")
+
+    monkeypatch.setattr(gate.np, "clip", clip)
+    out = np.array([[-7.0, 0.5, 7.0]])
+    coding._project(out)
+    assert out.tolist() == [[-7.0, 0.5, 7.0]]
+
+
+def test_made_columns_of_more_than_256_megabytes_are_made_anew() -> None:
+    class Many:
+        shape, bound = (2**26 + 1, 1), 7
+
+        def rows(self, start: int, stop: int) -> NDArray[np.int16]:
+            assert stop - start == 2
+            return np.ones((2, 1), np.int16)
+
+    store = _MadeRows(Many(), lambda start, rows: rows, 1)  # type: ignore[arg-type]
+    assert store.rows(3, 5).tolist() == [[1, 1]] * 2
+
+
+def test_what_hardly_shrinks_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scales that could be divided by 1.01 are kept, by 1.02 they are divided."""
+    layout, scales = signed_layout([3], label=0), [Fraction(6)]
+    block = Block(("A",), Role.FEATURE, np.array([[1, 2]]), np.ones(1))
+    for slack, left in ((Fraction(101, 100), 6.0), (Fraction(102, 100), 6 / 1.02**5)):
+        monkeypatch.setattr(plan_module, "_slack", lambda *_, slack=slack: slack)
+        found = _spend_rest(layout, (block,), list(scales), Terms(Task.LINEAR, collusion=0), {"A": Offer(1.0)})
+        assert [float(scale) for scale in found] == pytest.approx([left], rel=1e-6)
+
+
+def test_boxes_are_split_as_long_as_they_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """x and x^2 move by 1 - s and 1 - s^2, 9/4 together. Bounds: 3 on [-1, 1] and [-1, 0], 11/4 on [-1, -1/2]."""
+    groups = _Groups(np.array([[1], [2]]), np.zeros(2, bool), np.ones(2))
+    for boxes, bound in ((1, 3.0), (2, 2.75)):
+        monkeypatch.setattr(monomials, "MOST_BOXES", boxes)
+        assert _largest(groups, Distribution.LAPLACE) == bound
+
+
+def test_noise_that_is_not_there_is_said_to_be_large() -> None:
+    """Where no sum is of two parties, 2^40 stands for its noise."""
+    layout = signed_layout([2, 1], label=0)
+    block = Block(("A",), Role.FEATURE, np.array([[1, 1]]), np.ones(1))
+    plan = plan_top_down(layout, (block,), 1.0, Terms(Task.LINEAR))
+    asked: list[ProductNeeds] = []
+    fit_sizes(plan, 100, lambda needs: asked.append(needs) or ProductSizes())  # type: ignore[func-returns-value]
+    assert [(needs.noise_std, needs.noise_reach) for needs in asked] == [(2.0**40, 0)]
+
+
+def test_one_number_stands_for_an_unknown_number_of_records() -> None:
+    assert session_plan.TYPICAL_ROWS == evaluation.TYPICAL_ROWS == 10_000

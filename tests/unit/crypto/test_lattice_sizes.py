@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from colonnade.crypto.lattice import parameters, work
+from colonnade.crypto.lattice import parameters, party, work
 from colonnade.crypto.lattice.frames import parcel_places
 from colonnade.crypto.lattice.kernels import NumpyKernels
 from colonnade.crypto.lattice.parameters import (
@@ -20,11 +20,13 @@ from colonnade.crypto.lattice.parameters import (
     seal_limbs,
     uniform_norm,
 )
+from colonnade.crypto.lattice.server import LatticeServer
 from colonnade.crypto.lattice.words import Planes, Scratch
 from colonnade.crypto.lattice.work import _message
 from colonnade.crypto.product import Cross, ProductSpec
 from colonnade.foundation.errors import BrokenError, ProductError
 from colonnade.foundation.randomness import Stream
+from tests.helpers.product_sessions import Session, run
 
 SECRET = sqrt(1.25 * 2048)
 """No secret's norm is longer: 5/4 of its mean square."""
@@ -190,3 +192,58 @@ def test_words_of_a_piece_have_as_many_errors(monkeypatch: pytest.MonkeyPatch) -
     for place in parcel_places(1, SPEC.rows):
         work.seal_words(states, SPEC, 0, place, keys, np.zeros((place.blocks * 2048, 1), np.uint64), bytes(32))
         assert shapes.pop() == (place.blocks * 2048, 1)
+
+
+class Noted(Scratch):
+    """Buffers that tell their shapes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words: list[tuple[int, ...]] = []
+
+    def __call__(self, name: str, shape: tuple[int, ...], dtype: type[np.generic]) -> Any:
+        if name == "words":
+            self.words.append(shape)
+        return super().__call__(name, shape, dtype)
+
+
+@pytest.mark.parametrize(
+    ("columns", "small", "first"),
+    [
+        (4, 9, (4, 7020)),  # three times 2340 = 2^14 / 7 rows that are exact, of 8192 that fit
+        (32, 9, (32, 1024)),  # 2^15 words are fewer rows than 1024 then
+        (8, 9, (8, 2340)),
+        (4, 8, (8, 4096)),  # of few columns two limbs, each exact for 2^21 / 7 rows
+    ],
+)
+def test_words_that_are_multiplied_at_once(columns: int, small: int, first: tuple[int, int]) -> None:
+    planes, scratch = Planes.empty((columns, 9000), 40, Scratch()), Noted()
+    planes.write(slice(None), 0, np.ones((columns, 9000), np.uint64))
+    found = planes.times(np.full((9000, small), 7, np.int16), 7, scratch)
+    assert scratch.words[0] == first and (found == 63_000).all()
+
+
+def test_eight_blocks_are_worked_on_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec, counts, made = replace(SPEC, rows=10 * 2048), list[int](), work.public_elements
+    monkeypatch.setattr(work, "public_elements", lambda s, first, count: counts.append(count) or made(s, first, count))
+    bits, _ = multiply_limbs(spec.modulus_bits, spec.bound)
+    work.multiply_piece(work.WorkerStates(NumpyKernels, spec), False, spec, 1, bits, 0, np.ones((20480, 1), np.int16))
+    assert counts == [8, 2]
+
+
+def test_sums_are_rounded_when_no_more_blocks_may_be_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three blocks and the key's, where two may be summed: two roundings, where the other party has nothing to sum."""
+    session = Session.make(parties=2, rows=3 * 2048, widths=(1, 1), bound=15, modulus_bits=45, gain=1 << 16, noise=0)
+    monkeypatch.setattr(party, "BLOCKS_AT_ONCE", 1)
+    monkeypatch.setattr(party, "multiply_limbs", lambda bits, bound: ((bits - bits // 2, bits // 2), 2))
+    counts: list[int] = []
+    sums = party.LatticeParty._sums_here
+
+    def noted(self: party.LatticeParty) -> Any:
+        found = list(sums(self))
+        counts.append(len(found))
+        return iter(found)
+
+    monkeypatch.setattr(party.LatticeParty, "_sums_here", noted)
+    error = run(session, party.LatticeParty, LatticeServer) - session.expected()
+    assert counts == [1, 2] and np.abs(error).max() < 2**16
