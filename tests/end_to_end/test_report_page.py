@@ -211,7 +211,7 @@ def test_seeded_release_says_that_nothing_holds(run: Run, tmp_path: Path) -> Non
         (("delta = 0", "delta = 1e-6"), "failure allowance of delta = 1e-06"),
         (
             ('task = "logistic"\nlabel = "works.rich"', 'task = "linear"\nlabel = "works.hours"'),
-            "hours, coded from -1 at 0 to 1 at 80",
+            "hours, from 0 to 80",
         ),
         (('product = "lattice"', 'product = "plain"'), "This was a simulation: product"),
         (('id = "person"\n[party.bank', 'id = "person"\nnorm = 0.5\n[party.bank'), "bank clips its numeric features"),

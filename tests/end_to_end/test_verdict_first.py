@@ -77,6 +77,29 @@ def test_fit_ends_with_what_was_spent_and_what_is_reliable(tmp_path: Path, run: 
     assert "(odds):" in text and "noise could explain" not in text
 
 
+def test_what_makes_more_noise_is_no_advice(tmp_path: Path, run: Run) -> None:
+    """With four columns at two parties a delta makes noise larger, with forty less."""
+    few, many = (run("plan", wide_study(tmp_path, n, 2), "--rows", 20_000, "--json").json for n in (4, 40))
+    assert few["other_terms"][0]["ratio"] > 1 > many["other_terms"][0]["ratio"]
+    assert "Better" not in run("plan", wide_study(tmp_path, 4, 2), "--rows", 20_000).out
+    assert "Better" in run("plan", wide_study(tmp_path, 40, 2), "--rows", 20_000).out
+
+
+def test_one_level_of_several_classes_has_a_model_with_intervals(tmp_path: Path, run: Run) -> None:
+    """What the verdict of a model of several classes advises works as it is typed."""
+    write_study(tmp_path)
+    study = (tmp_path / "study.toml").read_text()
+    label = re.search(r'^(\w+) = \{ kind = "categorical"[^\n]*levels = \["([^"]+)"', study, re.MULTILINE)
+    assert label
+    text = study.replace('task = "logistic"', 'task = "multinomial"')
+    text = re.sub(r'label = "(\w+)\.\w+"', lambda found: f'label = "{label[1]}"', text, count=1)
+    (tmp_path / "study.toml").write_text(text)
+    shown = run("fit", tmp_path / "study.toml", "--out", tmp_path / "r.json")
+    assert "solve --label COLUMN=LEVEL" in " ".join(shown.out.split()), shown.err
+    told = run("solve", tmp_path / "r.json", "--label", f"{label[1]}={label[2]}", "--json").json
+    assert told["task"] == "logistic" and told["conf_int"]
+
+
 def test_a_list_that_is_too_long_loses_whole_items_and_says_how_many() -> None:
     found = [
         f"column_{k}=a level with a long name vs another level of that long name: ×1.2 (1.1 to 1.3)" for k in range(9)

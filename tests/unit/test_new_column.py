@@ -178,7 +178,7 @@ def test_a_study_with_toy_columns_runs_and_scores(released: ReleaseRecord, tmp_p
     console = Console(width=120, file=StringIO())
     console.print(shown(fitted(model, None)))
     text = console.file.getvalue()  # type: ignore[attr-defined]
-    assert "Model: grade, coded from -1 at low to 1 at top" in text and "bad < well < great" in text
+    assert "Model: grade, from low to top" in text and "bad < well < great" in text
     assert "0/4" in text
 
 

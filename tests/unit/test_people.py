@@ -318,7 +318,7 @@ def test_descriptions_and_units_stand_with_model_tables_and_page(tmp_path: Path,
     out = tmp_path / "r.json"
     assert run("fit", study(tmp_path), "--out", out, "--model", tmp_path / "m.json").code == 0
     assert run("report", out, "--html", tmp_path / "p.html").code == 0
-    told = "Columns: cost: EUR; x: what b knows."
+    told = "Columns: cost in EUR; x: what b knows."
     shown = [run(*call).out for call in (("solve", out), ("tables", out))]
     shown += [str(cn.Model.read(tmp_path / "m.json").summary()), (tmp_path / "p.html").read_text()]
     assert [told in text for text in shown] == [True] * 4

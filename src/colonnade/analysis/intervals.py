@@ -209,7 +209,7 @@ def _lacking(
             return f"the release lacks the square of {layout.columns[i]}"
         for j in (*chosen, target.attribute)[:a]:
             if not np.all(np.isfinite(moments.std[layout.span(i), layout.span(j)])):
-                return f"the release lacks the products of {layout.columns[j]} and {layout.columns[i]}"
+                return f"the release lacks products, such as those of {layout.columns[j]} and {layout.columns[i]}"
     return ""
 
 

@@ -138,12 +138,14 @@ class ModelRequest:
 
     @property
     def fitting_task(self) -> str:
-        """The task that was asked for, else the study's, or several classes where the label has them."""
-        if self.task is None and self.label is not None:
-            found = self.release.layout.find(self.label)
-            if found is not None and found[1] is None and self.release.layout.attributes[found[0]].size > 2:
-                return "multinomial"
-        return self.task or str(self.release.plan["task"])
+        """The task that was asked for, else the study's, or that of the label: several classes, or one of them."""
+        asked = str(self.release.plan["task"])
+        found = None if self.task or self.label is None else self.release.layout.find(self.label)
+        if found is not None and found[1] is not None and asked == CATEGORIES.task:
+            return BERNOULLI.task
+        if found is not None and found[1] is None and self.release.layout.attributes[found[0]].size > 2:
+            return CATEGORIES.task
+        return self.task or asked
 
     @property
     def from_moments(self) -> bool:
@@ -168,7 +170,9 @@ class ModelRequest:
 
     def certainty(self) -> Intervals:
         """The same; where a model has no intervals, the reason."""
-        reason = "they are made of the moments alone, for linear and logistic models of all records with a ridge"
+        reason = "they are for linear and logistic models of all records, with a ridge"
+        if self.fitting_task == CATEGORIES.task:
+            reason = "a model of several classes has none; solve --label COLUMN=LEVEL makes one of a level"
         if self.from_moments and not self._two_classes:
             reason = BINS_ONLY
         return self.intervals() or Intervals(0.95, "coefficient", (), (), False, reason)

@@ -121,7 +121,10 @@ def digest_note(n: int, assumed: bool, cuts: Sequence[Binning] | None) -> str:
 def described(schema: Schema) -> list[str]:
     """Return what a study says that its columns are, and in which unit, as one sentence; none where it says nothing."""
     columns = [item for own in schema.parties.values() for item in own.items() if item[1].description or item[1].unit]
-    told = "; ".join(f"{name}: {', '.join(filter(None, (c.description, c.unit)))}" for name, c in columns)
+    told = "; ".join(
+        f"{name}{f' in {c.unit}' if c.unit else ''}{f': {c.description}' if c.description else ''}"
+        for name, c in columns
+    )
     return [f"Columns: {told}."] if told else []
 
 
@@ -171,5 +174,6 @@ def opened_scores_text(prediction: Prediction, rows: int) -> str:
 def reliable_text(signed: int, coefficients: int, predictors: int | None) -> str:
     """How many coefficients have a sign; `predictors` are those of the full model where this is a reduced one."""
     which = "" if predictors is None else " of a reduced model"
-    told = f"The sign of {signed or 'none'} of {coefficients} coefficients{which} is reliable"
+    of = f"{coefficients} coefficient{'' if coefficients == 1 else 's'}{which}"
+    told = f"The sign of {signed} of {of} is reliable" if signed else f"No sign is reliable, of {of}"
     return told if predictors is None or signed else f"{told}; the model that predicts has {predictors}"

@@ -93,7 +93,10 @@ def test_reasons_are_true() -> None:
     assert "without an intercept" in intervals(moments, Task.LOGISTIC, intercept=False).reason
     std = moments.std.copy()
     std[5, 9] = std[9, 5] = np.inf
-    assert "lacks the products of height and income" in intervals(replace(moments, std=std), Task.LOGISTIC).reason
+    assert (
+        "lacks products, such as those of height and income"
+        in intervals(replace(moments, std=std), Task.LOGISTIC).reason
+    )
     std = moments.std.copy()
     std[5, 5] = np.inf
     assert "lacks the square of height" in intervals(replace(moments, std=std), Task.LOGISTIC).reason

@@ -92,7 +92,10 @@ def params(public: PublicModel, units: Units | None = None, sure: Sequence[str] 
     columns += [Heading("odds ratio", "odds_ratio", ratio_text, True)] if odds else []
     columns.append(Heading("against, or range", "base"))
     fields = {**dict.fromkeys(("feature", "party", "base"), str), **dict.fromkeys(found, float)}
-    picture = Figure(lambda: _bars(records, sure), f"As coded, pulled towards zero where the noise is large. {HOLLOW}")
+    shown = [record["feature"] for record in records] if several else sure
+    caption = f"As coded, pulled towards zero where the noise is large. {HOLLOW}"
+    caption = "How far apart a column's coefficients are over the classes, as coded." if several else caption
+    picture = Figure(lambda: _bars(records, shown), caption)
     told = None if public.is_declared else last
     return Listing(columns, records, fields=fields, last=told, shown=SHOWN, picture=picture if records else None)
 
@@ -142,7 +145,9 @@ def fitted(public: PublicModel, found: Intervals | None, reason: str = NO_FILE, 
     parts: list[Part] = []
     # What can be read stands before what only predicts.
     if found is not None and found.coefficients:
-        parts.append(conf_int(public, found))
+        place = {one.feature: surety(one) for one in found.given}
+        table = conf_int(public, found)
+        parts.append(replace(table, records=sorted(table.records, key=lambda row: place.get(row["feature"], 0.0))))
     told = sentences(found) if found is not None else [f"There are no intervals: {reason}."] if reason else []
     parts += [Passage(sentence, "soft") for sentence in told]
     parts += [
@@ -226,7 +231,7 @@ def what_of(public: PublicModel) -> str:
         return f"Model: {FAMILIES[model.task].told} of {name}" + (f" = {level}" if model.is_log_odds else "")
     if level is None and column.bounds is not None:
         low, high = (column.write(bound) for bound in column.bounds)
-        return f"Model: {name}, coded from -1 at {low} to 1 at {high}"
+        return f"Model: {name}, from {low} to {high}"
     return f"Model: share of {name} = {level}"
 
 

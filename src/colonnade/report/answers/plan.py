@@ -36,6 +36,8 @@ MOST_COLUMNS, SHOWN_BLOCKS, SHOWN_PAIRS, SHOWN_PARTIES = 24, 40, 30, 4
 """Columns of a party in a line, blocks in a picture, pairs of parties in a table, and parties in a verdict."""
 NOISE = "Standard deviation of the noise on each released number, as a share of n, the largest value of such a sum."
 ABSENT = Words("none", "warn")
+WORTH_SAYING = 0.95
+"""Other terms that leave more of the noise than this are no advice: with few columns a delta makes it larger."""
 KEYS = "If a party deviates from the protocol: what it could read of a partner's column and its key, at most"
 ASSUMED = " (assumed: set rows in [study] or give --rows)"
 
@@ -119,7 +121,9 @@ def _expected(options: Options, plan: Mapping[str, Any], cuts: Sequence[Binning]
         chosen += f" Binned: {_some(taken)}." if taken else " No numeric column is binned."
     out.append(("Chosen", chosen))
     better = [
-        f"{one.term} makes the noise {one.ratio:.2f} times as large" for one in options.alternatives if not one.caution
+        f"{one.term} makes the noise {one.ratio:.2f} times as large"
+        for one in options.alternatives
+        if not one.caution and one.ratio < WORTH_SAYING
     ]
     return [*out, ("Better", f"{'; '.join(better)}.")] if better else out
 
