@@ -415,12 +415,17 @@ class Look:
                         self.wrong(f"rows, share of {name}={level}", f"{share:.4f}", f"{p:.4f}")
         told = self.release.components() if len(numbers) > 1 else None
         for a, b in ((a, b) for a in numbers for b in numbers if a < b):
-            # Only what was released together is promised.
-            if told is None or a not in told.names or b not in told.names or min(frame[a].std(), frame[b].std()) < 1e-9:
+            # Only what was released together is promised, and a constant column goes with nothing.
+            if told is None or a not in told.names or b not in told.names or min(self.spread(a), self.spread(b)) < 1e-9:
                 continue
             true, got = (np.corrcoef(f[a].to_numpy(), f[b].to_numpy())[0, 1] for f in (self.drawn.frame, frame))
             if abs(true - got) > 0.05 + NEAR_ROWS / np.sqrt(COUNT):
                 self.wrong(f"rows, correlation of {a}, {b}", f"{got:.3f}", f"{true:.3f}")
+
+    def spread(self, name: str) -> float:
+        """The deviation of a number, in parts of its range."""
+        kind = self.drawn.columns[name]
+        return float(self.values(name).std()) / float(kind["high"] - kind["low"])
 
     def by_hand(self, weights: Mapping[str, float], intercept: float) -> Floats:
         names, x = design(self.drawn, coded=False)

@@ -377,3 +377,67 @@ def test_a_strong_class_keeps_its_weights_under_sparse_penalties() -> None:
         model, _ = solved(release, penalty=penalty)
         # Drawn with 1, and by scikit-learn .94 to 1.05; the default ridge has .93 of that. Before, .86 and .82.
         assert 0.89 < np.mean(np.fromiter(model.coef.values(), float)) < 1.05
+
+
+# Noise that is silent, and signal that is warned of -------------------------------------------------------------------
+def linear(n: int, slope: float, **terms: Any) -> tuple[cn.Release, pl.DataFrame]:
+    """Columns of numbers and a label of deviation about 1 that is declared from -5 to 5, its square not released."""
+    rng = np.random.default_rng(2)
+
+    def people(size: int) -> pl.DataFrame:
+        x = rng.standard_normal((size, 16)).clip(-3, 3)
+        y = slope * x[:, :4].sum(axis=1) + rng.standard_normal(size)
+        return pl.DataFrame({f"c{j}": x[:, j] for j in range(16)} | {"y": y.clip(-5, 5)})
+
+    kinds = {f"c{j}": {"kind": "numeric", "low": -3, "high": 3} for j in range(16)}
+    kinds["y"] = {"kind": "numeric", "low": -5, "high": 5}
+    return released(people(n), kinds, epsilon=1e5, **terms), people(20_000)
+
+
+@pytest.mark.parametrize(("n", "slope", "warned"), [(6000, 0.0, True), (150, 0.4, False)])
+def test_a_label_of_unknown_variance_is_judged_as_people_declare_bounds(n: int, slope: float, warned: bool) -> None:
+    """Before, noise that 6,000 records have by chance was silent, and half of a variance in 150 was warned of."""
+    release, new = linear(n, slope)
+    y = new["y"].to_numpy()
+    for penalty in ("ridge", "lasso", "elastic-net"):
+        model, said = solved(release, penalty=penalty)
+        better = ((np.asarray(model.predict(new)) - y) ** 2).mean() < 0.99 * y.var()
+        assert better != warned
+        assert any("does not show that this model is better" in told for told in said) == warned
+
+
+def test_log_odds_of_a_trace_are_judged(run: Run, tmp_path: Path) -> None:
+    """They were not: noise alone had a model without a word."""
+    rng = np.random.default_rng(3)
+
+    def trace(epsilon: float, slope: float) -> cn.Release:
+        x = rng.uniform(-1, 1, (4000, 6))
+        y = (rng.random(4000) < 1 / (1 + np.exp(-slope * x.sum(axis=1)))).astype(int).astype(str)
+        frame = pl.DataFrame({f"c{j}": x[:, j] for j in range(6)} | {"y": y})
+        kinds = {f"c{j}": {"kind": "numeric", "low": -1, "high": 1} for j in range(6)} | {"y": YES}
+        return released(frame, kinds, epsilon=epsilon, release="trace")
+
+    told = "does not show that this model is better than the share of"
+    noise = trace(0.05, 0.0)
+    model, said = solved(noise)
+    assert model.public.model.outcome is not None and model.public.model.outcome.estimator == "trace"
+    assert any(told in one for one in said)
+    noise.save(tmp_path / "release.json")
+    assert told in " ".join(run("solve", tmp_path / "release.json").out.split())
+    assert not any(told in one for one in solved(trace(5.0, 2.0))[1])
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ({"ridge": "1"}, "ridge must be a number from 0 up, got ridge='1'"),
+        ({"ridge": True}, "ridge must be a number from 0 up, got ridge=True"),
+        ({"features": []}, "features must name a released column or more, got none"),
+        ({"given": "y=1"}, "a condition on the label y leaves nothing to learn"),
+    ],
+)
+def test_what_cannot_be_asked_is_said(asked: dict[str, Any], told: str) -> None:
+    release, _ = rare()
+    with pytest.raises(cn.ColonnadeError) as caught:
+        release.solve(**asked)
+    assert str(caught.value) == told

@@ -10,9 +10,10 @@ log-loss, of counts Poisson's, of numbers half of the squared error over the var
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import hypot, inf, nan, sqrt
+from math import exp, hypot, inf, nan, pi, sqrt
 
 import numpy as np
+from scipy.special import ndtr
 
 from colonnade.analysis.families import FAMILIES, Family
 from colonnade.analysis.glm import FeatureLaw
@@ -28,8 +29,9 @@ STEPS = 30
 MATCHING = 30
 WORTH = 0.002
 """Nats: a gain below this is none."""
-SURE = 0.5
-"""So many standard deviations of its own error an expected gain must be above that."""
+SURE, USUAL = 0.4, 0.1
+"""So many deviations an expected gain must be above that, when gains have a normal law of the second spread beforehand:
+where the error is much larger, it is the noise that makes an expected gain large."""
 NODES = np.polynomial.hermite_e.hermegauss(40)
 """Of a normal law: points and weights."""
 
@@ -56,6 +58,8 @@ class Prospect:
     """<w, c> by covariances that are shrunk by their noise, where weights were made of these: no more is believed."""
     guessed: bool = False
     """Whether the label's variance was not released."""
+    bounds: tuple[float, float] | None = None
+    """Of a number, less its mean: predictions beyond them are clipped."""
 
     def cost(self, part: float = 1.0) -> tuple[float, float, Floats]:
         """E A for this part of the weights, less what it is without any; its derivative; the constants."""
@@ -73,14 +77,25 @@ class Prospect:
         cost = float(self.law.weights @ value) - none - float(self.means @ (b - target)) + 0.5 * part**2 * bent
         return cost, float(self.law.weights @ (gradient * scores).sum(axis=1)) + part * bent, b
 
+    def clipped(self) -> tuple[float, float]:
+        """What clipped predictions keep of <w, c>, and their cost; predictions are taken as normal (Stein 1981)."""
+        cost = self.cost()[0]
+        if self.bounds is None or not cost > 0.0:
+            return 1.0, cost
+        low, high = np.array(self.bounds) / sqrt(2.0 * cost)
+        inside = float(ndtr(high) - ndtr(low))
+        edges = float(low * _density(low) - high * _density(high) + low**2 * ndtr(low) + high**2 * ndtr(-high))
+        return inside, cost * (inside + edges)
+
     @property
     def gain(self) -> float:
-        return (min(self.reached, self.most) - self.cost()[0]) / self.unit
+        kept, cost = self.clipped()
+        return (kept * min(self.reached, self.most) - cost) / self.unit
 
     @property
     def error(self) -> float:
         """That of the covariance, and of what the label's means cost: half of a normal error's square, so expected."""
-        return hypot(self.noise, sqrt(2.0) * self.blur) / self.unit
+        return hypot(self.clipped()[0] * self.noise, sqrt(2.0) * self.blur) / self.unit
 
     def scaled(self, part: float) -> Prospect:
         """The same of this part of the weights."""
@@ -98,6 +113,11 @@ class Prospect:
         scores = self.law.records @ self.weights
         spread = float(np.sqrt(np.max(self.law.weights @ scores**2, initial=0.0)))
         return max(low, min(1.0, FAINTEST / max(spread, 1e-300)))
+
+
+def _density(at: float) -> float:
+    """Of the normal law."""
+    return exp(-0.5 * at**2) / sqrt(2.0 * pi)
 
 
 def along(weights: Floats, gram: Floats) -> FeatureLaw:
@@ -147,7 +167,7 @@ def accepted(found: Found, outcome: FitOutcome) -> FittedModel:
     if evidence is None:
         return replace(model, outcome=replace(outcome, why=found.told))
     gain, error, why = evidence.gain, evidence.error, found.told
-    if not why and not gain - evidence.blur / evidence.unit > WORTH + SURE * error:
+    if not why and not gain - evidence.blur / evidence.unit > WORTH + SURE * error * hypot(1.0, error / USUAL):
         why = f"the release does not show that this model is better than {base}: {_expected(evidence)}"
     return replace(model, outcome=replace(outcome, why=why, gain=gain, error=error))
 

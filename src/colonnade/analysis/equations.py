@@ -17,6 +17,10 @@ LIKELY = 2.0
 """Standard deviations of its noise by which a level's count could well be larger than estimated."""
 
 
+WIDE = 3.0
+"""Deviations from a label's mean to its bounds, as people declare them; with mass at both bounds it is 1."""
+
+
 @dataclass(frozen=True)
 class Target:
     """What is predicted, as a linear map of one coordinate: label = scale * coordinate + shift."""
@@ -123,11 +127,11 @@ def equations(
     plausible = 0.0
     if not np.isfinite(estimate.std[at, at]):
         # The label's square was not released: its variance is at least what the features explain, and at most what its
-        # bounds allow. A fit takes the least, and is judged by the middle of their orders of magnitude: with the least
-        # one what few records have by chance would pass for what the features tell.
+        # bounds allow. A fit takes the least, and is judged by that and what bounds leave that are WIDE deviations
+        # away: with the least one what few records have by chance would pass for what the features tell.
         largest = mean * (1 - mean) if split else 1.0
         variance = min(largest, max(float(right @ ridge_weights(second[grid], right, 0.0)) / n, 0.0))
-        plausible = float(np.sqrt(variance * largest)) / n
+        plausible = min(variance + largest / WIDE**2, largest) / n
     right_noise = factor * right_std**2 / n**2
     # Denoising keeps sums in their range, so the noise that is left in them is bounded, too. A small variance of the
     # target bounds no noise: what it makes implausible is left to the prior.

@@ -187,10 +187,10 @@ def expansion(problem: Problem, solved: Solved) -> Found:
 def trace(problem: Problem, solved: Solved) -> Found:
     """Log-odds where of the features' products their sums are known, and of the label its share."""
     full, share = np.zeros(problem.layout.width), released_share(problem.estimate, problem.target)
-    odds = cautious(solved.system, solved.fit, share)
-    full[problem.columns] = problem.target.scale * odds.fit.weights
+    odds = cautious(solved.system, solved.fit, share, solved.followed, problem.target.scale)
+    full[problem.columns] = odds.fit.weights
     full[0] = odds.intercept if problem.question.intercept else 0.0
-    return _ended(problem, solved, _Ending(full, told="" if full[0] else NO_INTERCEPT))
+    return _ended(problem, solved, _Ending(full, odds.evidence) if full[0] else _Ending(full, told=NO_INTERCEPT))
 
 
 def fisher(problem: Problem, solved: Solved) -> Found:
@@ -280,7 +280,11 @@ def _linear_evidence(problem: Problem, solved: Solved) -> tuple[Prospect | None,
     reached = float(w @ system.right) - solved.followed
     law, blur = quadratic(system.sampled), 0.5 * middle**2
     found = Prospect(law, GAUSSIAN, np.zeros(1), w[:, None], reached, noise, blur, unit)
-    return replace(found, guessed=solved.system.guessed), ""
+    mean = float(estimate.margin[at]) / estimate.n
+    # Of a label in its own units, which count from -1 to 1.
+    ends = [(end - problem.target.shift) / problem.target.scale - mean for end in (-1.0, 1.0)]
+    bounds = (min(ends), max(ends)) if problem.centred else None
+    return replace(found, guessed=solved.system.guessed, bounds=bounds), ""
 
 
 def _blur(problem: Problem, known: Prospect) -> float:

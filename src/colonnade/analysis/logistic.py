@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import expit, logit
 
-from colonnade.analysis.accepted import Prospect, along
+from colonnade.analysis.accepted import Prospect, along, quadratic
 from colonnade.analysis.families import BERNOULLI
 from colonnade.analysis.glm import FeatureLaw
 from colonnade.analysis.posterior import FLOOR, NEGLIGIBLE, Fit, NoisyEquations, chosen_spread, prior_shapes
@@ -258,16 +258,21 @@ def discriminant(equations: NoisyEquations, fit: Fit, share: float, followed: fl
     return LogOdds(float(known.cost(part)[2][0]), replace(fit, weights=part * odds), known.scaled(part))
 
 
-def cautious(equations: NoisyEquations, fit: Fit, share: float) -> LogOdds:
+def cautious(equations: NoisyEquations, fit: Fit, share: float, followed: float, scale: float) -> LogOdds:
     """Log-odds along a linear fit where of C the trace alone is known, and the features' means are not.
 
     In that direction the features may vary by the whole trace. The slope that is best if they do is right to second
-    order or too small, whatever C is, so that the model is not worse than the share alone.
+    order or too small, whatever C is, so that the model is not worse than the share alone, but for the noise on c that
+    it has `followed`. The label is `scale` times the coordinate that was fitted, and means are taken as 0.
     """
-    energy = float(fit.weights @ fit.weights) * float(np.trace(equations.gram))
-    gain = float(fit.weights @ equations.gram @ fit.weights)
-    slope = gain / (share * (1.0 - share) * max(energy, 1e-300))
-    return LogOdds(float(logit(share)), replace(fit, weights=slope * fit.weights))
+    trace, w = float(np.trace(equations.gram)), fit.weights
+    gain = float(w @ equations.gram @ w)
+    slope = gain / (share * (1.0 - share) * max(float(w @ w) * trace, 1e-300))
+    reached = slope * scale**2 * (float(w @ equations.right) - followed)
+    noise = w**2 @ equations.right_noise + equations.sampling * (w @ equations.sampled @ w)
+    law, weights = quadratic(trace * np.eye(len(w))), slope * scale * w
+    told = Prospect(law, BERNOULLI, np.array([share]), weights[:, None], reached, slope * scale**2 * float(noise**0.5))
+    return LogOdds(float(logit(share)), replace(fit, weights=weights), told)
 
 
 def intercept_of(score: Floats, weights: Floats, share: float, start: float = 0.0) -> float:

@@ -61,7 +61,7 @@ def penalised(held: Held, question: Question) -> Found:
     released = held.released
     label, given = _Label.of(released, question), released.conditions(question.given)
     if label.attribute in given:
-        raise StudyError(f"a condition on the label {question.label} leaves nothing to learn")
+        raise StudyError(f"a condition on the label {label.name} leaves nothing to learn")
     chosen = _chosen(released, question, label.attribute, given)
     released.require_model(label.attribute, chosen, given)
     held_out = held_coordinates(released.layout, _coordinates(released, chosen), given)
@@ -304,7 +304,8 @@ def _evidence(known: _Known, fit: MomentFit, label: _Label) -> Prospect:
     unit = float(known.spread[0]) if label.family.identity else 1.0
     blur = blur_of(label.family, known.means, known.unsure)
     most, guessed = float((w * known.shrunk).sum()), known.guessed and label.family.identity
-    return Prospect(known.law, label.family, known.means, w, reached, noise, blur, unit, most, guessed)
+    bounds = (-1.0 - float(known.means[0]), 1.0 - float(known.means[0])) if label.family.identity else None
+    return Prospect(known.law, label.family, known.means, w, reached, noise, blur, unit, most, guessed, bounds)
 
 
 def held_features(released: Released, question: Question) -> list[str]:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from colonnade.analysis.denoise import Estimate, complete, denoise
 from colonnade.analysis.equations import Target, chosen_attributes, coordinates_of, known_means, target_of
 from colonnade.analysis.families import BERNOULLI, FAMILIES, Family, family_of
@@ -48,8 +50,11 @@ class Question:
         for name, value, known in (("penalty", self.penalty, PENALTIES), ("method", self.method, METHODS)):
             if value not in known:
                 raise StudyError(f"{name} must be one of {', '.join(known)}, got {name}={value!r}")
-        if self.strength is not None and not self.strength >= 0:
-            raise StudyError(f"ridge must be at least 0, got ridge={self.strength}")
+        number = isinstance(self.strength, int | float | np.number) and not isinstance(self.strength, bool)
+        if self.strength is not None and not (number and self.strength >= 0):
+            raise StudyError(f"ridge must be a number from 0 up, got ridge={self.strength!r}")
+        if self.features is not None and not self.features:
+            raise StudyError("features must name a released column or more, got none")
 
     @property
     def from_moments(self) -> bool:

@@ -135,6 +135,8 @@ def test_caution_is_never_worse_than_the_share(seed: int) -> None:
         NoisyEquations(known, equations.right, equations.gram_noise, equations.right_noise, 0.0, (0, 1, 2, 3)),
         Fit(weights, 1.0, 4.0),
         share,
+        0.0,
+        1.0,
     )
 
     def loss(chance: Floats) -> float:

@@ -212,7 +212,7 @@ def test_refusals() -> None:
     moments = release_of(LINEAR, 10.0, 5.0, 1, indicators=False)
     with pytest.raises(StudyError, match="method must be one of"):
         solve(moments, Task.LINEAR, method="magic")
-    with pytest.raises(StudyError, match="ridge must be at least 0"):
+    with pytest.raises(StudyError, match="ridge must be a number from 0 up"):
         solve(moments, Task.LINEAR, ridge=-1.0)
     with pytest.raises(StudyError, match="a feature must be a released column"):
         solve(moments, Task.LINEAR, features=["weight"])
