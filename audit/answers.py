@@ -342,7 +342,8 @@ class Look:
             if not line.low <= line.estimate <= line.high:
                 text = f"{line.estimate:.4g} ({line.low:.4g}, {line.high:.4g})"
                 self.wrong(f"interval, {line.feature}", text, "inside itself")
-        if found is None or not found.full or not self.full_rank:
+        # A label of one value has coefficients of any size, and no reference.
+        if found is None or not found.full or not self.full_rank or goal.var() == 0:
             return
         fit, x = sm.OLS(goal, self.whole[1]).fit(), self.whole[1]
         factor = 1 / max(float((fit.resid**2).mean()), 1e-12) if self.drawn.task == "logistic" else 1.0

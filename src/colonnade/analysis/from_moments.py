@@ -27,6 +27,7 @@ from colonnade.analysis.posterior import (
     followed_noise,
     posterior,
     ridge_weights,
+    sound_part,
     widened,
 )
 from colonnade.analysis.question import Problem
@@ -56,6 +57,11 @@ class Solved:
     followed: float
     shrunk: bool
     """Whether the noise posterior has shrunk them."""
+
+    @property
+    def sound(self) -> float:
+        """The part of w'c that is no outlier of noise."""
+        return sound_part(self.system, self.fit) if self.shrunk else 1.0
 
 
 def by_posterior(problem: Problem) -> Solved:
@@ -277,7 +283,7 @@ def _linear_evidence(problem: Problem, solved: Solved) -> tuple[Prospect | None,
         middle = float(estimate.margin[at]) / estimate.n - (0.5 if split else 0.0)
     noise = float(np.sqrt(w**2 @ system.right_noise + system.sampling * (w @ system.sampled @ w)))
     unit = max(problem.moments.n * system.sampling, 1e-300)
-    reached = float(w @ system.right) - solved.followed
+    reached = solved.sound * (float(w @ system.right) - solved.followed)
     law, blur = quadratic(system.sampled), 0.5 * middle**2
     found = Prospect(law, GAUSSIAN, np.zeros(1), w[:, None], reached, noise, blur, unit)
     mean = float(estimate.margin[at]) / estimate.n

@@ -24,7 +24,7 @@ from colonnade.analysis.glm import EXACT, FeatureLaw, MomentFit, Penalty, Prior,
 from colonnade.analysis.logistic import LARGEST_SHARE, SHAPES, feature_law
 from colonnade.analysis.model import FittedModel
 from colonnade.analysis.plausible import fill_products, plausible_records, with_target
-from colonnade.analysis.posterior import Fit, NoisyEquations, followed_noise, posterior, prior_shapes
+from colonnade.analysis.posterior import Fit, NoisyEquations, followed_noise, posterior, prior_shapes, sound_part
 from colonnade.analysis.question import Held, Question
 from colonnade.analysis.released import Released
 from colonnade.analysis.shrinkage import bounded_mean
@@ -113,6 +113,8 @@ class _Known:
     """Standard deviations of the noise on `means`."""
     pull: Prior
     """To the linear fits, brought to the scale of scores: columns that nearly determine each other stay together."""
+    sound: Floats
+    """The parts of `slopes` that are no outliers of noise."""
 
     def error(self, spread: Floats) -> Floats:
         """Variances of noise and sampling on `right`, for outputs that vary so much."""
@@ -215,6 +217,7 @@ def _known(
         n * np.array([s.judged.sampling for s in systems]), n * np.array([s.residual for s in systems]),
         systems[0].guessed, unsure,
         _pull(systems, fits, means, label, take),
+        np.array([sound_part(system, fit) for system, fit in zip(systems, fits, strict=True)]),
     )  # fmt: skip
 
 
@@ -297,13 +300,14 @@ def _evidence(known: _Known, fit: MomentFit, label: _Label) -> Prospect:
     w = fit.weights
     # The fit is steeper than the linear one, whose noise is known, and has followed the noise so much more.
     steeper = np.abs((w * known.shrunk).sum(axis=0)) / np.maximum(known.slopes, 1e-300)
-    reached = float((w * known.right).sum() - np.where(w.any(axis=0), steeper, 0.0) @ known.followed)
+    followed = np.where(w.any(axis=0), steeper, 0.0) * known.followed
+    reached = float(known.sound @ ((w * known.right).sum(axis=0) - followed))
     # Classes exclude each other.
     varies = np.diag(known.means) - np.outer(known.means, known.means) if label.classes else np.diag(known.spread)
     noise = float(np.sqrt((w**2 * known.noise).sum() + ((w.T @ known.gram @ w) * varies).sum() / known.n))
     unit = float(known.spread[0]) if label.family.identity else 1.0
     blur = blur_of(label.family, known.means, known.unsure)
-    most, guessed = float((w * known.shrunk).sum()), known.guessed and label.family.identity
+    most, guessed = float(known.sound @ (w * known.shrunk).sum(axis=0)), known.guessed and label.family.identity
     bounds = (-1.0 - float(known.means[0]), 1.0 - float(known.means[0])) if label.family.identity else None
     return Prospect(known.law, label.family, known.means, w, reached, noise, blur, unit, most, guessed, bounds)
 

@@ -254,6 +254,21 @@ def chosen_spread(equations: NoisyEquations, fit: Fit, powers: Sequence[float]) 
     return max(float(faster @ equations.right), 0.0) / max(length, 1e-300)
 
 
+def sound_part(equations: NoisyEquations, fit: Fit) -> float:
+    """The part of <w, Cw> that stays where outliers of Laplace noise have the variance that they show.
+
+    Such noise is a mixture of normal ones, whose variance is exponential: given a deviation of r, the harmonic mean of
+    that is r / sqrt(2) of its mean. A few large deviations, which a fit by variances takes for signals, count less.
+    """
+    reached = float(fit.weights @ equations.gram @ fit.weights)
+    if equations.law is not Distribution.LAPLACE or not reached > 0.0:
+        return 1.0
+    error = equations.right_noise + equations.residual * np.diag(equations.gram)
+    far = np.abs(equations.right - equations.gram @ fit.weights) / np.sqrt(np.maximum(error, FLOOR) * 2.0)
+    again = posterior(replace(equations, right_noise=equations.right_noise * np.maximum(far, 1.0)))
+    return float(np.clip(fit.weights @ equations.gram @ again.weights / reached, 0.0, 1.0))
+
+
 def _noise_of(equations: NoisyEquations, weights: Floats) -> Floats:
     """Covariance of sampling and noise on c - C w."""
     noise = np.diag(equations.right_noise) + equations.carried(np.outer(weights, weights))

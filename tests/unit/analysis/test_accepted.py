@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,8 @@ from colonnade.analysis.accepted import Found, Prospect, accepted, quadratic
 from colonnade.analysis.families import GAUSSIAN, POISSON
 from colonnade.analysis.glm import FeatureLaw
 from colonnade.analysis.model import FitOutcome, FittedModel
+from colonnade.analysis.posterior import NoisyEquations, posterior, sound_part
+from colonnade.mechanism.moments import Distribution
 
 
 @pytest.mark.parametrize("bounds", [(-0.1, 2.0), (-0.5, 0.4), (-9.0, 9.0), (0.2, 1.0)])
@@ -39,3 +43,15 @@ def test_a_large_gain_that_noise_may_have_made_is_warned_of(gain: float, error: 
     found = accepted(Found(model(), known), FitOutcome("penalised"))
     assert found.outcome is not None and bool(found.outcome.why) == warned
     assert not warned or "the mean of y" in found.outcome.why
+
+
+@pytest.mark.parametrize(("law", "told"), [(Distribution.LAPLACE, 0.85), (Distribution.GAUSSIAN, 1.0)])
+def test_an_outlier_of_laplace_noise_is_no_signal(law: Distribution, told: float) -> None:
+    """One deviation of 3.4 among 15: one draw in nine of Laplace noise has it, and one in a hundred of normal noise."""
+    z = np.array([0.3, -1.6, 0.2, -1.6, 0.9, -0.9, 0.3, -0.4, -0.4, -1.0, 0.5, -3.4, 0.9, 0.3, 0.9])
+    gram = np.eye(15) + 0.1
+    noise = 0.01
+    known = NoisyEquations(gram, noise * z, np.zeros((15, 15)), np.full(15, noise**2), 1e-6, tuple(range(15)), law=law)
+    assert sound_part(known, posterior(known)) <= told
+    signal = replace(known, right=noise * (z + 30.0 * gram @ np.ones(15)))
+    assert sound_part(signal, posterior(signal)) > 0.99
