@@ -345,6 +345,11 @@ def test_what_is_no_approval_is_refused_in_one_sentence(
     ):
         done = approve(run, folder, given)
         assert done.code == 1 and says in done.err and done.err.count("error:") == 1 and not done.out, done
+    spent = book(bank).entries()
+    for given in ("../ledger.sqlite", str(bank / "policy.toml"), "ab"):
+        done = approve(run, bank, given, "--withdraw")
+        assert done.code == 1 and "an approval must" in done.err and done.err.count("error:") == 1, done
+    assert spent and book(bank).entries() == spent and (bank / "policy.toml").is_file()
     absent = approve(run, bank, digest, "--withdraw")
     assert absent.code == 1 and f"there is no approval {digest} to withdraw: none waits" in absent.err
     assert not (bank / "approved").exists()

@@ -56,6 +56,24 @@ def test_approvals_are_files_that_are_used_up(tmp_path: Path) -> None:
         left.withdraw("ef" * 10)
 
 
+def test_only_a_digest_approves_or_is_withdrawn(tmp_path: Path) -> None:
+    ledger, plan = tmp_path / "ledger.sqlite", "4" + "e" * 63
+    ledger.write_bytes(b"what was spent")
+    left = Approvals(tmp_path)
+    for wrong in ("../ledger.sqlite", str(ledger), "4", "", plan[:15], plan + "4", "\u0664" * 16, plan[:16] + "\n"):
+        for change in (left.leave, left.withdraw):
+            with pytest.raises(PolicyError, match="an approval must"):
+                change(wrong)
+    assert ledger.read_bytes() == b"what was spent" and not (tmp_path / "approved").exists()
+    for name in ("4", plan[:15], ".DS_Store"):
+        left._place.mkdir(exist_ok=True)
+        (left._place / name).touch()
+    (left._place / plan[:17]).mkdir()
+    assert left.waiting() == [] and not left.take(plan)
+    left.leave(plan[:16])
+    assert left.waiting() == [plan[:16]] and left.take(plan) and not left.take(plan)
+
+
 @pytest.mark.parametrize(
     "text", ["x days", "-1 days", "1.5 days", "1_0 days", "\u0663 days", "0 days", "100000 days", "5"]
 )

@@ -39,28 +39,35 @@ class Approvals:
         return self.site / "approved"
 
     def waiting(self) -> list[str]:
-        """What is approved and not used."""
-        return sorted(path.name for path in self._place.iterdir()) if self._place.is_dir() else []
+        """What is approved and not used; whatever else lies there approves nothing."""
+        if not self._place.is_dir():
+            return []
+        return sorted(path.name for path in self._place.iterdir() if _APPROVAL.fullmatch(path.name) and path.is_file())
 
     def leave(self, digest: str) -> None:
+        file = self._file(digest)
         self._place.mkdir(mode=0o700, exist_ok=True)
-        (self._place / digest.lower()).touch(mode=0o600)
+        file.touch(mode=0o600)
 
     def take(self, digest: str) -> bool:
         """Use an approval of this plan up, if there is one."""
         for given in self.waiting():
             if digest.startswith(given):
                 with suppress(FileNotFoundError):
-                    (self._place / given).unlink()
+                    self._file(given).unlink()
                     return True
         return False
 
     def withdraw(self, digest: str) -> None:
         try:
-            (self._place / digest.lower()).unlink()
+            self._file(digest).unlink()
         except FileNotFoundError:
             waiting = ", ".join(self.waiting()) or "none"
             raise PolicyError(f"there is no approval {digest} to withdraw: {waiting} waits for a session") from None
+
+    def _file(self, digest: str) -> Path:
+        check_approvals([digest])
+        return self._place / digest.lower()
 
     def command(self, digest: str) -> str:
         return f"colonnade approve {digest} --site {shlex.quote(str(self.site))}"
@@ -68,6 +75,7 @@ class Approvals:
 
 ANYONE = "*"
 SHORTEST_APPROVAL = 16  # hexadecimal: 64 bits, so that no other plan is met by chance
+_APPROVAL = re.compile(f"[0-9a-f]{{{SHORTEST_APPROVAL},64}}")
 LARGEST_POLICY = 1 << 20  # 1 MB: a policy is a page, and a mistaken path must not fill memory
 
 SESSION_KEYS = ("epsilon", "delta", "record_epsilon")
@@ -259,7 +267,7 @@ def check_approvals(approved: Collection[str]) -> None:
             raise PolicyError(
                 f"an approval must give at least {SHORTEST_APPROVAL} characters of a digest, got {given!r}"
             )
-        if not re.fullmatch("[0-9a-fA-F]{1,64}", given):
+        if not _APPROVAL.fullmatch(given.lower()):
             raise PolicyError(f"an approval must be the digest of a plan, in hexadecimal, got {given!r}")
 
 
