@@ -83,7 +83,7 @@ class ProductSpec:
     gain: int
     """The factor by which exact products are multiplied before the noise is added."""
     reach: int
-    """No opened value exceeds this in absolute value, but for a probability under 2^-40."""
+    """No opened value exceeds this in absolute value, but for a probability of 2^-48 for each weight of a block."""
     groups: tuple[tuple[ColumnGroup, ...], ...] = field(default=(), repr=False)
     """What each party's columns are, where every party proves that its own are so; empty: nothing is proved.
 
@@ -252,7 +252,7 @@ class ProductNeeds:
     noise_std: float
     """The least of any cross."""
     noise_reach: int
-    """Passed with a probability under 2^-40."""
+    """Passed with a probability of 2^-48 for each weight of a block."""
     columns: int
     """Of all parties together."""
     levels: int

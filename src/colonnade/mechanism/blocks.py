@@ -78,7 +78,7 @@ class IntegerNoise:
         return out
 
     def reach(self, parties: int, parts: int) -> int:
-        """No integer's noise from `parties` shares is farther from zero, but for probability 2^-48."""
+        """No integer's noise from `parties` shares is farther from zero, but for probability 2^-48 for each spread."""
         return max(
             quantile_reach(self.law, spread, where.size, 48, parties=parties, parts=parts)
             for spread, where in self.spreads

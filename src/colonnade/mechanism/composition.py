@@ -122,7 +122,7 @@ def charge_of(plan: PrivacyPlan, party: str) -> Charge:
     worst = plan.guarantees[party]
     if worst.rho is None:
         return Charge(worst.epsilon, 0.0, rho_of_pure(worst.epsilon))
-    # As much above what the plan's floats gave as epsilon_of_gaussian and epsilon_of_rho count.
+    # More than the plan's floats err: some roundings of 2^-53 each.
     rho = float(worst.rho) * (1 + 2.0**-29)
     return Charge(worst.epsilon, worst.delta, *((rho, None) if worst.dominated else (None, rho)))
 

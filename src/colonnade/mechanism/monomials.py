@@ -25,13 +25,14 @@ from colonnade.mechanism.objective import Task, monomial
 Powers = NDArray[np.int64]
 
 MOST_VARIABLES = 6
-"""With more signed coordinates the box is not split, and every product counts at its largest."""
+"""With more signed coordinates the box is not split, and every product counts at its largest: MOST_BOXES boxes would
+cut each side hardly once."""
 MOST_BOXES = 1 << 11  # bounds the work; what is left unsplit counts at its upper bound
 CLOSE = 1.01
 """A bound within this factor of a value that is reached is close enough."""
 SAFETY = 1e-9  # far above the rounding of some hundred floats (proofs/monomial_sensitivity.md)
 MOST_STATES = 1 << 12
-"""Pairs of levels of two records that are tried one by one."""
+"""Pairs of levels of two records that are tried one by one; it bounds the work, as MOST_SPLIT does."""
 MOST_SPLIT = 64
 """Of them, those for which the box is split."""
 

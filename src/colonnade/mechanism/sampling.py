@@ -57,7 +57,7 @@ def exp_bounds(x: Fraction, bits: int) -> tuple[int, int]:
     halvings = (2 * x.numerator // x.denominator).bit_length()
     work = bits + 2 * halvings + 32
     numerator, denominator = x.numerator, x.denominator << halvings
-    # Taylor's series of exp(-x / 2^halvings), whose argument is at most 1: each floor errs by less than 2 units.
+    # Taylor's series of exp(-x / 2^halvings), whose argument is below 1/2: each floor errs by less than 2 units.
     term = total = 1 << work
     step = 0
     while term:

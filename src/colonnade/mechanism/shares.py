@@ -19,7 +19,7 @@ Joint = Callable[[str | None, float], float]
 
 STEPS = 64  # shares' scales are sixty-fourths: exact, and near enough to the best
 LEAST = STEPS // 4
-"""A share keeps a quarter of the scale: it hides keys from a party that cheats, too (proofs/key_reading.md)."""
+"""A share keeps a quarter, by judgement: it hides keys from a party that cheats, too (proofs/key_reading.md)."""
 MOST_VALUES = 1 << 24
 """Cross-party sums of which all Gaussian shares together are within the slack of the law that is accounted for."""
 

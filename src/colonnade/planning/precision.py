@@ -209,7 +209,7 @@ def _noise_reach(plan: PrivacyPlan, item: BlockPlan, unit: int) -> int:
 
 @proven("no_wrap")
 def farthest(plan: PrivacyPlan, item: BlockPlan, rows: int, unit: int) -> int:
-    """No integer of a block is farther from zero, but for a probability of 2^-48, where a product counts 1/unit.
+    """No integer of a block is farther from zero, but for 2^-48 for each weight; a product counts 1/unit.
 
     A record adds at most the unit for each term of a sum; the terms of a summed block, a trace, add up.
 
@@ -226,7 +226,7 @@ def _record_reach(item: BlockPlan) -> Fraction:
 
 
 def cross_reach(plan: PrivacyPlan, rows: int, grid: Grid) -> int:
-    """No opened integer of a cross-party block is farther from zero, but for a probability of 2^-48."""
+    """No opened integer of a cross-party block is farther from zero, but for 2^-48 for each of its weights."""
     crossed = [item for item in plan.blocks if len(item.block.owners) == 2]
     return max((farthest(plan, item, rows, grid.unit) for item in crossed), default=rows * grid.unit)
 
@@ -237,7 +237,7 @@ def require_room(plan: PrivacyPlan, spec: ProductSpec, error: int, gains: Mappin
 
     Domain: the final plan; error: the product's own, at most.
     Unit: integers of the submitted vector.
-    Guarantee: every opened integer is the sum of its parts, but for 2^-48 a block. Proof: no_wrap.
+    Guarantee: every opened integer is the sum of its parts, but for 2^-48 for each weight of a block. Proof: no_wrap.
     """
     limit = 1 << (spec.modulus_bits - 1)
     for item in plan.blocks:

@@ -46,6 +46,7 @@ class Variant:
             "noise_to_signal": forecast.noise_to_signal,
             "explained": forecast.explained,
             "explained_range": forecast.left and [forecast.left.low, forecast.left.high],
+            # `explained` by its earlier name, for whoever reads --json.
             "explained_if_a_tenth": forecast.explained,
             "rows_needed": forecast.rows_needed,
             "warnings": self.session.warnings(),

@@ -12,7 +12,7 @@ from colonnade.protocol.messages import Done, Envelope, Go, ParcelBody, Resumabl
 
 HANDED_IN, WITHDRAWN = "handed in", "withdrawn"
 EVIDENCE_DAYS = 90
-"""So long secrets are kept, unless a policy says otherwise."""
+"""So long secrets are kept, unless a policy says otherwise: a quarter of a year to doubt a result in."""
 
 
 def auditors_named(auditors: Sequence[str]) -> str:

@@ -70,7 +70,7 @@ if TYPE_CHECKING:
 
 MASK_BITS = 64  # any number does: the key alone is tried
 MOST_OFFERS = 8
-"""Of sessions that could be gone on with; the latest are told."""
+"""Of sessions that could be gone on with the latest are told: an entry stays small, whatever broke before."""
 ENTRY = (Code.VERSION, Code.TERMS, Code.SEED)
 """Why a party is not let in."""
 

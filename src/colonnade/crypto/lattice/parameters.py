@@ -156,7 +156,7 @@ def choose_parameters(
 ) -> Parameters:
     """The smallest modulus that holds the products and the noise, and the largest gain that fits in it.
 
-    `noise_std` (the least of any cross) and `noise_reach` (passed with a probability under 2^-40) are in units of the
+    `noise_std` (the least of any cross) and `noise_reach` (`ProductNeeds`) are in units of the
     product before the gain; `columns` counts all parties' columns, `levels` the largest attribute's. `share` is the
     most that the lattice error's standard deviation may be of the noise's; `hints` counts the columns of those who may
     collude, all columns if it is not given. `own_reach` bounds what parties add to the same words without the gain:
