@@ -159,6 +159,20 @@ def test_stopped_while_it_is_asked_for(site: Site, engine: Engine) -> None:
         start(site)
 
 
+def test_whoever_asks_says_so_before_the_server_hears_of_it(site: Site, engine: Engine) -> None:
+    """By this a queue does not ask again where an answer was lost: it could be a second spend."""
+    told: list[str] = []
+    engine.jobs["job-0000-1111"] = left("the release was opened", b"a release")
+    engine.interrupt = "look"
+    coordinator.run_session(site, 5.0, lambda step, share: None, begun=told.append)
+    assert told == ["", "job-0000-1111"]
+    told.clear()
+    engine.interrupt = "submit"
+    with pytest.raises(StoppedError):
+        coordinator.run_session(site, 5.0, lambda step, share: None, begun=told.append)
+    assert told == [""]
+
+
 def test_stopped_under_way(site: Site, engine: Engine) -> None:
     """The relay is asked to end it, for all and with an account, and the job is not torn down."""
     engine.jobs["job-0000-1111"] = left(f"the session ended (stopped): a person stopped the session; {VOID}")

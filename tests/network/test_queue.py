@@ -89,11 +89,15 @@ class Engine:
         self.ran: list[str] = []
         self.resumed: list[str] = []
         self.before: list[Exception] = []
+        self.unanswered: list[BaseException] = []
         self.after: list[BaseException] = []
 
     def run(self, site: Site, wait: float, watch: Any, begun: Callable[[str], None]) -> tuple[bytes, dict[str, Any]]:
         if self.before:
             raise self.before.pop(0)
+        begun("")
+        if self.unanswered:
+            raise self.unanswered.pop(0)
         begun(f"{len(self.ran):08x}-job")
         self.ran.append(site.study.agreement.name)
         if self.after:
@@ -204,6 +208,30 @@ class Killed(BaseException):
     pass
 
 
+def test_what_was_asked_for_and_got_no_answer_is_not_asked_for_again(coordinator: Path, engine: Engine) -> None:
+    """The server may have the job: a second one would be a second spend that nobody asked for."""
+    lost = "the server was lost (TimeoutError); what is booked counts as spent"
+    SessionQueue(coordinator).add()
+    engine.unanswered = [ProtocolError(lost)]
+    work(coordinator)
+    assert states(coordinator) == [FAILED] and engine.ran == []
+    assert SessionQueue(coordinator).entries()[0].told == lost
+    SessionQueue(coordinator).add()
+    engine.unanswered = [Killed()]
+    with pytest.raises(Killed):
+        work(coordinator)
+    assert states(coordinator) == [FAILED, RUNNING]
+    work(coordinator)
+    assert states(coordinator) == [FAILED, FAILED] and engine.ran == engine.resumed == []
+    assert "may have gone on; what is booked counts as spent" in SessionQueue(coordinator).entries()[1].told
+
+
+@pytest.mark.parametrize("hours", [1e-9, -1.0, float("nan"), 1e300])
+def test_a_schedule_that_no_clock_can_follow_is_refused(coordinator: Path, hours: float) -> None:
+    with pytest.raises(StudyError, match=r"every must be 0\.01 to 100000 hours, got"):
+        SessionQueue(coordinator).add(hours=hours)
+
+
 def test_a_coordinator_that_died_goes_on_with_what_was_begun(coordinator: Path, engine: Engine) -> None:
     SessionQueue(coordinator).add()
     SessionQueue(coordinator).add()
@@ -217,11 +245,11 @@ def test_a_coordinator_that_died_goes_on_with_what_was_begun(coordinator: Path, 
     assert states(coordinator) == [DONE, DONE] and len(engine.ran) == 2
 
 
-@pytest.mark.parametrize("write", [1, 2])
+@pytest.mark.parametrize("write", [1, 2, 3])
 def test_a_schedule_outlives_the_death_of_its_worker(
     coordinator: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch, write: int
 ) -> None:
-    """Killed behind each of the two writes of a session: the next turn is not forgotten, and comes once."""
+    """Killed behind each of the three writes of a session: the next turn is not forgotten, and comes once."""
     SessionQueue(coordinator).add(due=datetime.now(UTC) - timedelta(hours=1), hours=24)
     left = iter(range(write, -10, -1))
     real = SessionQueue._changing
@@ -239,7 +267,8 @@ def test_a_schedule_outlives_the_death_of_its_worker(
     queue = SessionQueue(coordinator)
     if (entry := queue.next_due()) is not None:
         assert module._work(queue, entry, lambda told: None)
-    assert states(coordinator) == [DONE, WAITING] and queue.entries()[-1].hours == 24
+    # With no answer yet nobody knows whether the server has the job, so that it is not asked again.
+    assert states(coordinator) == [FAILED if write == 1 else DONE, WAITING] and queue.entries()[-1].hours == 24
 
 
 def test_whoever_stops_a_session_keeps_its_schedule(coordinator: Path, engine: Engine) -> None:

@@ -72,8 +72,8 @@ def run_session(
 ) -> tuple[bytes, dict[str, Any]]:
     """The release's bytes, or those of an evaluation, and the server's account.
 
-    Raises with the session's own sentence when there is none. `begun` is told the job's id as soon as there is one;
-    before that nothing can have been spent.
+    Raises with the session's own sentence when there is none. `begun` is told an empty text before the server is asked,
+    from when on a session may go on, and the job's id as soon as there is one.
     """
     return _opened(_conduct(site, fit_job(site, asked), wait, watch, begun))
 
@@ -186,7 +186,7 @@ def _conduct(
     try:
         session = _connect(site.home, deadline)
         _wait_for(session, wanted.parties, deadline, watch)
-        job = ""
+        begun(job := "")
         with tempfile.TemporaryDirectory(prefix="colonnade-") as place:
             write_job(Path(place), wanted)
             job = str(_quietly(lambda: session.submit_job(place)))

@@ -18,11 +18,13 @@ from colonnade.flare.coordinator import NotReached, resume_session, run_session
 from colonnade.foundation.errors import ColonnadeError, StoppedError, StudyError
 from colonnade.foundation.files import keep_release, places
 from colonnade.foundation.locks import lock_alone
+from colonnade.protocol.codes import BOOKED_COUNTS
 from colonnade.sites.site import COORDINATOR, find_site
 
 QUEUE, HELD, WORKED = "queue.json", ".queue", ".worker"
 WAITING, RUNNING, DONE, FAILED = "waiting", "running", "done", "failed"
 LOOK_SECONDS, AGAIN_SECONDS = 1.0, 15.0  # a person sees a session begin; a server that is away is asked again
+SHORTEST_HOURS, LONGEST_HOURS = 0.01, 1e5  # half a minute, as demos want it, to eleven years
 PATIENCE_SECONDS = 60.0
 """How long one try waits for server and parties; then the next in the queue is tried."""
 Say = Callable[[str], None]
@@ -83,8 +85,8 @@ class SessionQueue:
         when = self._clock() if due is None else due
         if when.tzinfo is None:
             raise StudyError(f"a time must name its zone, as in 2026-11-16T08:00+00:00, got {when.isoformat()}")
-        if hours < 0:
-            raise StudyError(f"every must be positive, got {hours:g} hours")
+        if hours and not SHORTEST_HOURS <= hours <= LONGEST_HOURS:
+            raise StudyError(f"every must be {SHORTEST_HOURS:g} to {LONGEST_HOURS:g} hours, got {hours:g}")
         with self._changing() as entries:
             return _append(entries, name, when, hours)
 
@@ -157,7 +159,13 @@ def _work(queue: SessionQueue, entry: Queued, say: Say) -> bool:
     def note(job: str) -> None:
         begun.append(job)
         queue.change(entry.number, state=RUNNING, job=job, told="")
-        say(f"number {entry.number}, study {entry.study}: job {job[:8]} began")
+        if job:
+            say(f"number {entry.number}, study {entry.study}: job {job[:8]} began")
+
+    if entry.state == RUNNING and not entry.job:
+        # Whoever asked ended before it had an answer: to ask again could be a second spend.
+        _settle(queue, entry, FAILED, f"it was asked for and may have gone on; {BOOKED_COUNTS}", "", say)
+        return True
 
     try:
         site = find_site(queue.folder, entry.study, COORDINATOR)
