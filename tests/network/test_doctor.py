@@ -266,6 +266,12 @@ def test_status_tells_step_end_and_budget(sites: Path, monkeypatch: Patch, capfd
     assert "abababababababab at align" in shown and "0.25 of 0.25" in shown and "it ended" in shown
 
 
+def test_a_ledger_that_cannot_be_read_keeps_no_state_back(sites: Path) -> None:
+    (sites / "bank" / "ledger.sqlite").write_bytes(b"no database at all, " * 100)
+    told = standing(sites / "bank")
+    assert told.study == "pay" and told.spent.startswith("not known: ") and "Errno" not in told.spent
+
+
 def run_status(sites: Path, monkeypatch: Patch, capfd: pytest.CaptureFixture[str]) -> str:
     done = runner(monkeypatch, capfd)("status", sites)
     assert done.code == 0

@@ -25,7 +25,7 @@ from colonnade.flare.renewal import bearer, own_certificate
 from colonnade.flare.signing import CertificateSigner
 from colonnade.flare.status import last_word, look, unfinished
 from colonnade.foundation.canonical import canonical_json
-from colonnade.foundation.errors import ColonnadeError, SiteError, StudyError
+from colonnade.foundation.errors import ColonnadeError, LedgerError, SiteError, StudyError
 from colonnade.foundation.locks import require_locks
 from colonnade.protocol.codes import BOOKED_COUNTS
 from colonnade.protocol.messages import versions
@@ -291,10 +291,14 @@ def standing(folder: Path) -> SiteState:
         busy, content = False, last_word(content, site.role)
     sentence = "" if busy else str(content.get("sentence", ""))
     spent = ""
-    with suppress(StudyError):
-        source = site.source if site.role == PARTY else None
-        accounts = [] if source is None or source.ledger is None else open_ledger(source.ledger).accounts()
-        spent = "; ".join(f"{a.spent.epsilon:.6g} of {a.cap.epsilon:.6g}" for a in accounts)
+    try:
+        # Who has not said yet where its data lies has spent nothing.
+        with suppress(StudyError):
+            source = site.source if site.role == PARTY else None
+            accounts = [] if source is None or source.ledger is None else open_ledger(source.ledger).accounts()
+            spent = "; ".join(f"{a.spent.epsilon:.6g} of {a.cap.epsilon:.6g}" for a in accounts)
+    except LedgerError as error:
+        spent = f"not known: {error}"
     return SiteState(
         site.name,
         site.role,
