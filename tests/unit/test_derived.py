@@ -47,7 +47,10 @@ def test_bounds_follow_and_hold(text: str, bounds: tuple[float, float]) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["x +", "x^0", "x^99", "exp(x)", "x y", "__import__('os')", "(" * 40 + "x" + ")" * 40, "x; y", "x**2", "", "1/x"],
+    [
+        *("x +", "x^0", "x^99", "exp(x)", "x y", "__import__('os')", "(" * 40 + "x" + ")" * 40, "x; y", "x**2", ""),
+        *("1/x", "1e999*x", "x^1e999"),
+    ],
 )
 def test_what_is_no_expression_is_refused_in_one_sentence(text: str) -> None:
     with pytest.raises(SchemaError):

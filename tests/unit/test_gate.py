@@ -380,7 +380,7 @@ def test_whole_bounds_beyond_what_floats_hold_are_refused_at_declaration(where: 
 
 
 def test_a_power_beyond_all_numbers_is_refused() -> None:
-    for text in ("x^1e999", "x^1.5", "x^0", "x^10"):
+    for text in ("x^1e9", "x^1.5", "x^0", "x^10"):
         with pytest.raises(SchemaError, match="takes powers from 1 to 9"):
             derive_columns({"d": text}, {"x": Numeric(0, 1)}, "derived")
 

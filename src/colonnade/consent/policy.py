@@ -359,8 +359,8 @@ def _at_most(rule: str, value: float, limit: float, slack: float = 0.0) -> None:
 
 def _positive(section: Section, key: str) -> float:
     value = section.number(key)
-    if not 0 < value < float("inf"):
-        raise PolicyError(f"{section.prefix}{key} must be positive and finite, got {key}={value}")
+    if not value > 0:
+        raise PolicyError(f"{section.prefix}{key} must be positive, got {key}={value}")
     return value
 
 

@@ -7,7 +7,6 @@ by the storage type that it names (`data/storage.py`).
 from __future__ import annotations
 
 import math
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -21,7 +20,7 @@ from numpy.typing import NDArray
 from colonnade.foundation.errors import SchemaError
 from colonnade.foundation.names import require_name
 from colonnade.foundation.registry import Registry
-from colonnade.foundation.shown import OPEN, plain, shown
+from colonnade.foundation.shown import OPEN, is_number, plain, shown
 
 OTHER = "other"
 BINS, NUMBER = "bins", "number"
@@ -362,13 +361,6 @@ def register_kind(column: type[Column]) -> type[Column]:
     return KINDS.add(column.kind, column)
 
 
-def is_number(value: object) -> bool:
-    """Whether it is a finite number that a float can hold."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return False
-    return -sys.float_info.max <= value <= sys.float_info.max
-
-
 def cut_texts(bins: Sequence[float]) -> list[str]:
     """Cut points as texts of six digits, or of as many as tell them apart."""
     for digits in range(6, 18):
@@ -376,12 +368,6 @@ def cut_texts(bins: Sequence[float]) -> list[str]:
         if len(set(texts)) == len(texts):
             break
     return texts
-
-
-def binned_coordinates(name: str, cuts: Sequence[str], last: Sequence[str]) -> tuple[str, ...]:
-    """The names of intervals between cut points, and after them those in `last`."""
-    inner = [f"{a}<={name}<{b}" for a, b in pairwise(cuts)]
-    return (f"{name}<{cuts[0]}", *inner, f"{name}>={cuts[-1]}", *last)
 
 
 def bins_of(values: Numbers, edges: tuple[float, ...], level: bool = False) -> Codes:
@@ -416,9 +402,52 @@ def text_of(declared: Mapping[str, Any], key: str) -> str | None:
     return None if declared.get(key) is None else str(declared[key])
 
 
+class Binned(Column):
+    """A number or a day between two bounds; cut points encode it as the indicator of its interval."""
+
+    bins: tuple[Any, ...]
+    storage = Storage.NUMBERS
+
+    @property
+    @abstractmethod
+    def edges(self) -> tuple[float, ...]: ...
+
+    @property
+    @abstractmethod
+    def cuts(self) -> Sequence[str]:
+        """The cut points as texts."""
+
+    @property
+    def has_levels(self) -> bool:
+        return bool(self.bins)
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return self.edges[0], self.edges[-1]
+
+    @property
+    def uncut(self) -> Column:
+        return self if self.missing == LEVEL else replace(self, bins=())  # type: ignore[call-arg]
+
+    def coordinates(self, name: str) -> tuple[str, ...]:
+        if not self.bins:
+            return (name,)
+        inner = [f"{a}<={name}<{b}" for a, b in pairwise(self.cuts)]
+        last = (f"{name}={text}" for text in self._missing_level)
+        return f"{name}<{self.cuts[0]}", *inner, f"{name}>={self.cuts[-1]}", *last
+
+    def codes(self, values: NDArray[Any]) -> Codes:
+        """The index of the interval that each value falls into."""
+        return bins_of(np.asarray(values, np.float64), self.edges, self.missing == LEVEL)
+
+    @property
+    def noun(self) -> str:
+        return f"{self.kind}, binned" if self.bins else self.kind
+
+
 @register_kind
 @dataclass(frozen=True)
-class Numeric(Column):
+class Numeric(Binned):
     """A number clipped to [low, high]; `bins` (inner cut points) encode it as the indicator of its interval.
 
     With `model` = "number" bins are what is released, and models have one weight for the number itself. `integer` says
@@ -441,7 +470,6 @@ class Numeric(Column):
         "integer": False,
         "fill": False,
     }
-    storage = Storage.NUMBERS
 
     def __post_init__(self) -> None:
         bins = listed("bins", self.bins, "the numbers at which a new interval begins")
@@ -489,15 +517,7 @@ class Numeric(Column):
 
     @property
     def uncut(self) -> Column:
-        return self if self.missing == LEVEL else replace(self, bins=(), model=BINS)
-
-    @property
-    def has_levels(self) -> bool:
-        return bool(self.bins)
-
-    @property
-    def bounds(self) -> tuple[float, float]:
-        return self.low, self.high
+        return replace(super().uncut, model=BINS)  # type: ignore[call-arg]
 
     @property
     def edges(self) -> tuple[float, ...]:
@@ -508,27 +528,20 @@ class Numeric(Column):
         """The first whole number of each bin, and the one after the last."""
         return *(math.ceil(edge) for edge in self.edges[:-1]), math.floor(self.high) + 1
 
-    def coordinates(self, name: str) -> tuple[str, ...]:
-        if not self.bins:
-            return (name,)
-        last = [f"{name}={text}" for text in self._missing_level]
-        if self.integer and all(b - a == 1 for a, b in pairwise(self.whole_edges)):
-            return *(f"{name}={value}" for value in self.whole_edges[:-1]), *last
-        return binned_coordinates(name, cut_texts(self.bins), last)
+    @property
+    def cuts(self) -> Sequence[str]:
+        return cut_texts(self.bins)
 
-    def codes(self, values: NDArray[Any]) -> Codes:
-        """The index of the bin that each value falls into."""
-        return bins_of(np.asarray(values, np.float64), self.edges, self.missing == LEVEL)
+    def coordinates(self, name: str) -> tuple[str, ...]:
+        if self.bins and self.integer and all(b - a == 1 for a, b in pairwise(self.whole_edges)):
+            return tuple(f"{name}={value}" for value in (*self.whole_edges[:-1], *self._missing_level))
+        return super().coordinates(name)
 
     def examples(self) -> list[Any]:
         return [(a + b) / 2 for a, b in pairwise(self.edges)]
 
-    @property
-    def noun(self) -> str:
-        return "numeric, binned" if self.bins else "numeric"
-
     def describe(self, most: int) -> str:
-        cuts = f", cut at {', '.join(cut_texts(self.bins))}" if self.bins else ""
+        cuts = f", cut at {', '.join(self.cuts)}" if self.bins else ""
         taken = ", a number in models" if self.model == NUMBER else ""
         return f"{self.low:g} to {self.high:g}{', whole numbers' if self.integer else ''}{cuts}{taken}"
 

@@ -30,7 +30,6 @@ class Derived(Numeric):
 
     kind = "derived"
     keys = {"of": True, "low": True, "high": True, "bins": False, "model": False}  # noqa: RUF012 - as the base class declares
-    storage = Storage.NUMBERS
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -78,10 +77,6 @@ class Derived(Numeric):
             low=other.low if nearly(self.low, other.low) else self.low,
             high=other.high if nearly(self.high, other.high) else self.high,
         )
-
-    @property
-    def noun(self) -> str:
-        return "derived, binned" if self.bins else "derived"
 
     def describe(self, most: int) -> str:
         return f"{self.of_columns}, {super().describe(most)}"

@@ -57,9 +57,9 @@ class StudyError(ColonnadeError):
 class MistakesError(StudyError):
     """Several things are wrong in one study file; the message counts them, and has a line for each."""
 
-    def __init__(self, told: str, lines: Sequence[str] = (), paths: Sequence[KeyPath] = ()) -> None:
+    def __init__(self, told: str, lines: Sequence[str] = ()) -> None:
         super().__init__("\n".join([told, *lines]))
-        self.lines, self.paths = tuple(lines), tuple(paths)
+        self.lines = tuple(lines)
 
 
 class DataError(ColonnadeError):

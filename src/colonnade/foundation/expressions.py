@@ -90,9 +90,14 @@ _TOKEN = re.compile(r"\s*(?:(\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)|([^\W\d]\w*)|'([^']
 class Expression(ABC):
     """A number of a record, made of its columns."""
 
-    @abstractmethod
+    name: str
+    """Of a column, or of a function."""
+
     def columns(self) -> Iterator[str]:
         """The columns that it names, in their order."""
+        for part in vars(self).values():
+            if isinstance(part, Expression):
+                yield from part.columns()
 
     @abstractmethod
     def bounds(self, of: Mapping[str, Interval]) -> Interval:
@@ -102,17 +107,14 @@ class Expression(ABC):
     def compute(self, values: Mapping[str, Numbers]) -> Numbers:
         """Its values, which need not lie within the bounds: rounding, or a product with infinity, may take them out."""
 
-    @abstractmethod
     def expand(self) -> Expansion:
         """It as a polynomial; raises SchemaError where it is none."""
+        raise SchemaError(f"a polynomial has sums, products and powers alone, got {self.name}")
 
 
 @dataclass(frozen=True)
 class _Constant(Expression):
     value: float
-
-    def columns(self) -> Iterator[str]:
-        return iter(())
 
     def bounds(self, of: Mapping[str, Interval]) -> Interval:
         return self.value, self.value
@@ -147,10 +149,6 @@ class _Sum(Expression):
     right: Expression
     sign: float
 
-    def columns(self) -> Iterator[str]:
-        yield from self.left.columns()
-        yield from self.right.columns()
-
     def bounds(self, of: Mapping[str, Interval]) -> Interval:
         (a, b), (c, d) = self.left.bounds(of), self.right.bounds(of)
         return (a + c, b + d) if self.sign > 0 else (a - d, b - c)
@@ -166,10 +164,6 @@ class _Sum(Expression):
 class _Product(Expression):
     left: Expression
     right: Expression
-
-    def columns(self) -> Iterator[str]:
-        yield from self.left.columns()
-        yield from self.right.columns()
 
     def bounds(self, of: Mapping[str, Interval]) -> Interval:
         (a, b), (c, d) = self.left.bounds(of), self.right.bounds(of)
@@ -187,9 +181,6 @@ class _Product(Expression):
 class _Power(Expression):
     base: Expression
     power: int
-
-    def columns(self) -> Iterator[str]:
-        return self.base.columns()
 
     def bounds(self, of: Mapping[str, Interval]) -> Interval:
         a, b = self.base.bounds(of)
@@ -248,9 +239,6 @@ class _Call(Expression):
     name: str
     inner: Expression
 
-    def columns(self) -> Iterator[str]:
-        return self.inner.columns()
-
     def bounds(self, of: Mapping[str, Interval]) -> Interval:
         function, (low, high) = _FUNCTIONS[self.name], self.inner.bounds(of)
         if low < function.least:
@@ -260,9 +248,6 @@ class _Call(Expression):
     def compute(self, values: Mapping[str, Numbers]) -> Numbers:
         return _FUNCTIONS[self.name].array(self.inner.compute(values))
 
-    def expand(self) -> Expansion:
-        raise SchemaError(f"a polynomial has sums, products and powers alone, got {self.name}")
-
 
 @dataclass(frozen=True)
 class _Hinge(Expression):
@@ -270,9 +255,7 @@ class _Hinge(Expression):
 
     inner: Expression
     knot: float
-
-    def columns(self) -> Iterator[str]:
-        return self.inner.columns()
+    name = "hinge"
 
     def bounds(self, of: Mapping[str, Interval]) -> Interval:
         low, high = self.inner.bounds(of)
@@ -280,9 +263,6 @@ class _Hinge(Expression):
 
     def compute(self, values: Mapping[str, Numbers]) -> Numbers:
         return np.maximum(self.inner.compute(values) - self.knot, 0.0)
-
-    def expand(self) -> Expansion:
-        raise SchemaError("a polynomial has sums, products and powers alone, got hinge")
 
 
 class _Parser:
@@ -345,7 +325,9 @@ class _Parser:
         if kind != "number":
             raise self._error(f"needs a number before {text!r}")
         self._at += 1
-        return -float(text) if negative else float(text)
+        if not isfinite(number := float(text)):
+            raise self._error(f"needs finite numbers, got {shown(text)}")
+        return -number if negative else number
 
     def _atom(self) -> Expression:
         kind, text = self._peek()

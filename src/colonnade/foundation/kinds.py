@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, Self
 
@@ -15,11 +16,10 @@ from colonnade.foundation.columns import (
     INDICATOR,
     LEVEL,
     MISSING,
+    Binned,
     Codes,
     Column,
     Storage,
-    binned_coordinates,
-    bins_of,
     listed,
     register_kind,
 )
@@ -127,7 +127,7 @@ def with_indicators(columns: Mapping[str, Column]) -> dict[str, Column]:
 
 @register_kind
 @dataclass(frozen=True)
-class Date(Column):
+class Date(Binned):
     """A day clipped to [earliest, latest]; `bins` (days at which a new interval begins) encode it as its interval.
 
     Days are counted from 1970-01-01; the time of day is left out.
@@ -140,7 +140,6 @@ class Date(Column):
 
     kind = "date"
     keys = {"earliest": True, "latest": True, "bins": False, "fill": False}  # noqa: RUF012 - as the base class declares
-    storage = Storage.NUMBERS
     dated = True
 
     def __post_init__(self) -> None:
@@ -157,40 +156,19 @@ class Date(Column):
         if self.fill is not None and not self.earliest <= self.fill <= self.latest:
             raise SchemaError(f"fill must lie between earliest and latest, got fill={self.fill}").at("fill")
 
-    @property
-    def has_levels(self) -> bool:
-        return bool(self.bins)
-
-    @property
-    def bounds(self) -> tuple[float, float]:
-        return days_of(self.earliest), days_of(self.latest)
-
-    @property
-    def uncut(self) -> Date:
-        return self if self.missing == LEVEL else replace(self, bins=())
-
-    @property
+    @cached_property
     def edges(self) -> tuple[float, ...]:
         return tuple(days_of(text) for text in (self.earliest, *self.bins, self.latest))
 
-    def coordinates(self, name: str) -> tuple[str, ...]:
-        if not self.bins:
-            return (name,)
-        return binned_coordinates(name, self.bins, [f"{name}={text}" for text in self._missing_level])
-
-    def codes(self, values: NDArray[Any]) -> Codes:
-        """The index of the interval that each day falls into."""
-        return bins_of(np.asarray(values, np.float64), self.edges, self.missing == LEVEL)
+    @property
+    def cuts(self) -> Sequence[str]:
+        return self.bins
 
     def examples(self) -> list[Any]:
         return [self.write(a) for a in self.edges[:-1]]
 
     def read_number(self, text: str) -> float:
         return days_of(text.strip())
-
-    @property
-    def noun(self) -> str:
-        return "date, binned" if self.bins else "date"
 
     def describe(self, most: int) -> str:
         cuts = f", cut at {', '.join(self.bins)}" if self.bins else ""

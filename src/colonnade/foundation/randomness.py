@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
-REKEY_BYTES = 1 << 36  # 64 GB, a quarter of what ChaCha20's counter allows under one nonce
+REKEY_BYTES = 1 << 36  # 64 GB, 2^32 blocks: AES-CTR is told from random bits by less than 2^-64
 
 
 def derive(secret: bytes, label: str, length: int = 32) -> bytes:

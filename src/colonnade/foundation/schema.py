@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from colonnade.foundation.columns import DROP, FILL, INDICATOR, LEVEL, is_number
+from colonnade.foundation.columns import DROP, FILL, INDICATOR, LEVEL
 from colonnade.foundation.columns import KINDS as KINDS
 from colonnade.foundation.columns import Binary as Binary
 from colonnade.foundation.columns import Categorical as Categorical
@@ -24,7 +24,7 @@ from colonnade.foundation.kinds import Boolean as Boolean
 from colonnade.foundation.kinds import Date as Date
 from colonnade.foundation.kinds import with_indicators
 from colonnade.foundation.names import ColumnRef, Coordinate, Names, require_name, size_of, splits_at
-from colonnade.foundation.shown import shown
+from colonnade.foundation.shown import is_number, shown
 
 MOST_PARTIES = 256  # far above use; larger studies were not tried
 MOST_COORDINATES = 20_000

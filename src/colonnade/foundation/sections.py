@@ -13,7 +13,7 @@ from typing import Any
 
 from colonnade.foundation.errors import ColonnadeError, KeyPath, MistakesError
 from colonnade.foundation.names import LONGEST_TEXT, require_name
-from colonnade.foundation.shown import shown
+from colonnade.foundation.shown import is_number, shown
 
 DEEPEST = 32
 """Tables and lists within each other."""
@@ -103,7 +103,7 @@ class Mistakes:
         if len(told) == 1:
             _, path, error = placed[0]
             raise type(error)(told[0]).at(*path)
-        raise MistakesError(f"{name or 'the study'} has {len(told)} mistakes", told, [path for _, path, _ in placed])
+        raise MistakesError(f"{name or 'the study'} has {len(told)} mistakes", told)
 
 
 @dataclass(frozen=True)
@@ -178,10 +178,9 @@ class Section:
         value = self.content.get(key, default)
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise self.error(f"{self.prefix}{key} must be a number, got {key}={shown(value)}")
-        try:
-            return float(value)
-        except OverflowError:
-            raise self.error(f"{self.prefix}{key} must be a number that a float can hold, got more") from None
+        if not is_number(value):
+            raise self.error(f"{self.prefix}{key} must be a finite number, got {key}={shown(value)}")
+        return float(value)
 
     def whole(self, key: str, default: int | None = None) -> int:
         value = self.content.get(key, default)

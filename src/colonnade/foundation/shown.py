@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
 from itertools import islice
 from typing import Any
@@ -54,6 +55,13 @@ def number_of(text: str) -> int | float | str:
         except ValueError:
             continue
     return text.strip()
+
+
+def is_number(value: object) -> bool:
+    """Whether it is a finite number that a float can hold."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    return -sys.float_info.max <= value <= sys.float_info.max
 
 
 def figure(value: float, digits: int = 4, sign: str = "") -> str:

@@ -31,6 +31,8 @@ def section(**content: Any) -> Section:
         (lambda: section().choice("a", ("y",)), r"^total\.a must be one of y, got a=None$"),
         (lambda: section(a=1).flag("a"), r"^total\.a must be true or false, got 1$"),
         (lambda: section(a=True).number("a"), r"^total\.a must be a number, got a=True$"),
+        (lambda: section(a=float("nan")).number("a"), r"^total\.a must be a finite number, got a=nan$"),
+        (lambda: section(a=10**400).number("a"), r"^total\.a must be a finite number, got a=an integer of 1329 bits$"),
         (lambda: section().number("a"), r"^total\.a must be a number, got a=None$"),
         (lambda: section(a=1.0).whole("a"), r"^total\.a must be a whole number, got a=1\.0$"),
         (lambda: section(a=-1).whole("a"), r"^total\.a must be a whole number, got a=-1$"),
