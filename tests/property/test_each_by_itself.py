@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 from colonnade.data import people
-from colonnade.data.ids import IdColumns
+from colonnade.data.ids import IdColumns, Reading
 from colonnade.data.people import RecordFrames
 from colonnade.data.sources import FrameSource, Source, read_address
 from colonnade.data.table import Table
@@ -144,7 +144,7 @@ def test_how_many_rows_one_person_has_changes_no_other_record(seed: int, monkeyp
     held = []
     for extra in (0, 1, 37, 500, 3000):
         frame = stays(np.random.default_rng(seed), extra)
-        records = RecordFrames("p", AGGREGATES, IdColumns(("id",)), matched=True)
+        records = RecordFrames(Reading("p", AGGREGATES, IdColumns(("id",))), matched=True)
         found = pl.concat(records.of(frame.slice(k, 50) for k in range(0, frame.height, 50)))
         held.append(found.filter(pl.col("id") != "one"))
     assert all(found.equals(held[0]) for found in held)

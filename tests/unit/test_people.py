@@ -111,7 +111,7 @@ def test_records_are_those_of_a_group_by(seed: int, form: str, tmp_path: Path, m
 MANY = """
 import datetime, resource, sys
 import numpy as np, polars as pl
-from colonnade.data.ids import IdColumns
+from colonnade.data.ids import IdColumns, Reading
 from colonnade.data.people import RecordFrames
 from colonnade.foundation.columns import Aggregate
 from colonnade.foundation.schema import Categorical, Date, Numeric
@@ -132,7 +132,7 @@ def frames():
         yield pl.DataFrame({"id": ["one"] * 99_999 + [f"p{k}"], "x": np.full(100_000, 1e300 if k % 2 else -1.0),
                             "c": text, "day": days})
 
-found = pl.concat(RecordFrames("a", columns, IdColumns(("id",)), matched=True).of(frames()))
+found = pl.concat(RecordFrames(Reading("a", columns, IdColumns(("id",))), matched=True).of(frames()))
 one = found.filter(pl.col("id") == "one").drop("id").row(0)
 print(found.height, *one, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
 """

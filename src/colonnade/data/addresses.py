@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import polars as pl
 
 from colonnade.data.frames import numbers_among, select_from
-from colonnade.data.ids import IdColumns, id_names
-from colonnade.data.reading import block_rows, explain_errors, filed, reason
+from colonnade.data.ids import Reading
+from colonnade.data.reading import block_rows, explain_errors, reason
 from colonnade.data.sql import frame_of, query_rows
 from colonnade.data.storage import plain_texts
-from colonnade.data.written import Written
 from colonnade.foundation.errors import DataError
 from colonnade.foundation.parts import is_parquet
-from colonnade.foundation.schema import Column
 
 if TYPE_CHECKING:
     from colonnade.data.sources import AddressSource
@@ -25,18 +23,16 @@ QUERY_ROWS = 1 << 14
 """Rows of a query that are here at a time: as a driver gives them they take far more room than as columns."""
 
 
-def address_frames(
-    at: AddressSource, party: str, columns: Mapping[str, Column], ids: IdColumns | None, written: Written
-) -> Iterator[pl.DataFrame]:
-    wanted = [*filed(columns), *id_names(ids)]
+def address_frames(at: AddressSource, how: Reading) -> Iterator[pl.DataFrame]:
+    wanted = [*how.filed, *how.id_names]
     rows = block_rows(len(wanted)) if at.query is None else min(QUERY_ROWS, block_rows(len(wanted)))
-    with explain_errors(party, at.address):
-        for frame in _frames(at, rows, wanted, numbers_among(columns)):
+    with explain_errors(how.party, at.address):
+        for frame in _frames(at, rows, wanted, numbers_among(how.columns)):
             for name in wanted:
                 if name not in frame.columns:
                     raise DataError(f"{at.address} has no column {name!r}")
             if frame.height:
-                yield select_from(party, frame.select(wanted), columns, ids, written)
+                yield select_from(frame.select(wanted), how)
 
 
 def head_frames(at: AddressSource, rows: int = QUERY_ROWS) -> Iterator[pl.DataFrame]:

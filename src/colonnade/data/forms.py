@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import re
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from io import TextIOWrapper
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import IO, cast
 
 import polars as pl
 
-from colonnade.data.written import PLAIN, Written
+from colonnade.data.written import Written
 from colonnade.foundation.columns import Column, Storage
 from colonnade.foundation.errors import DataError
 from colonnade.foundation.parts import is_copied, is_feather, is_parquet
@@ -27,13 +27,6 @@ FIRST_YEAR = 1000
 PROC = Path("/proc/self/fd")
 """Where there is one, a copy needs no name that another process could open."""
 _SPACES = "[ \u00a0\u202f]"
-
-
-def plain_frame(party: str, frame: pl.DataFrame, columns: Mapping[str, Column], written: Written) -> pl.DataFrame:
-    """The frame's texts in the house's own forms; `columns` says which are numbers, dates and truth values."""
-    if written == PLAIN:
-        return frame
-    return pl.DataFrame([plain_series(party, s, columns.get(s.name), written) for s in frame.get_columns()])
 
 
 def plain_series(party: str, series: pl.Series, column: Column | None, written: Written) -> pl.Series:

@@ -15,8 +15,8 @@ import numpy as np
 import polars as pl
 
 from colonnade.data.forms import plain_series
-from colonnade.data.ids import IdColumns, id_names
-from colonnade.data.reading import explain_errors, filed
+from colonnade.data.ids import Reading
+from colonnade.data.reading import explain_errors
 from colonnade.data.storage import as_texts, id_texts
 from colonnade.data.written import PLAIN, Written
 from colonnade.foundation.errors import DataError
@@ -35,9 +35,9 @@ TYPES: Mapping[type, Any] = {
 """What a column can hold; anything else is its text."""
 
 
-def chosen_from(party: str, data: Any, columns: Mapping[str, Column], ids: Sequence[str] = ()) -> pl.DataFrame:
+def chosen_from(data: Any, how: Reading) -> pl.DataFrame:
     """The columns and ids that are wanted of a polars, pandas or Arrow frame."""
-    wanted, numbers = list(dict.fromkeys([*filed(columns), *ids])), numbers_among(columns)
+    party, wanted, numbers = how.party, list(dict.fromkeys([*how.filed, *how.id_names])), numbers_among(how.columns)
     if hasattr(data, "iloc"):
         held = [str(name) for name in data.columns]
     else:
@@ -110,16 +110,15 @@ def _kind(value: Any) -> type | None:
     return next((kind for kind in (bool, int, float, str, datetime, date) if isinstance(value, kind)), None)
 
 
-def select_from(
-    party: str, frame: pl.DataFrame, columns: Mapping[str, Column], ids: IdColumns | None, written: Written
-) -> pl.DataFrame:
+def select_from(frame: pl.DataFrame, how: Reading) -> pl.DataFrame:
     """The columns that are wanted in the house's own forms, levels as the texts that a file would have."""
-    out = [_read(party, frame.get_column(name), columns[name], written) for name in filed(columns)]
-    for name in id_names(ids):
-        if name in columns:
-            raise DataError(f"party {party}: the id column {name!r} must not be a column of the study")
-        out.append(_read(party, frame.get_column(name), None, written))
-    return pl.DataFrame(out)
+    for name in how.id_names:
+        if name in how.columns:
+            raise DataError(f"party {how.party}: the id column {name!r} must not be a column of the study")
+    wanted = (*how.filed, *how.id_names)
+    return pl.DataFrame(
+        [_read(how.party, frame.get_column(name), how.columns.get(name), how.written) for name in wanted]
+    )
 
 
 def _read(party: str, series: pl.Series, column: Column | None, written: Written) -> pl.Series:

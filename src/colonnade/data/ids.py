@@ -9,7 +9,9 @@ from itertools import chain, combinations
 import polars as pl
 
 from colonnade.data.storage import id_texts
+from colonnade.data.written import PLAIN, Written
 from colonnade.foundation.errors import DataError
+from colonnade.foundation.schema import Column
 from colonnade.foundation.toml import toml_value
 
 LETTERS = {"ß": "ss", "ẞ": "SS", "ł": "l", "Ł": "L", "ø": "o", "Ø": "O", "đ": "d", "Đ": "D", "æ": "ae", "Æ": "AE"}
@@ -55,9 +57,29 @@ class IdColumns:
         return _joined(parts), _joined(raw)
 
 
-def id_names(ids: IdColumns | None) -> tuple[str, ...]:
-    """The columns of a file that ids are made of."""
-    return () if ids is None else ids.columns
+@dataclass(frozen=True)
+class Reading:
+    """What is read of a party's records, and how they are written; small enough to be sent to a worker."""
+
+    party: str
+    columns: Mapping[str, Column]
+    ids: IdColumns | None = None
+    written: Written = PLAIN
+
+    @property
+    def filed(self) -> list[str]:
+        """The columns that stand in the party's file; the others are computed from them."""
+        return filed(self.columns)
+
+    @property
+    def id_names(self) -> tuple[str, ...]:
+        """The columns of the file that ids are made of."""
+        return () if self.ids is None else self.ids.columns
+
+
+def filed(columns: Mapping[str, Column]) -> list[str]:
+    """The columns that are computed from no others."""
+    return [name for name, column in columns.items() if not column.sources]
 
 
 def _joined(parts: Sequence[pl.Series]) -> pl.Series:

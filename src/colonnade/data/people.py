@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from colonnade.data.ids import IdColumns, Reading
 from colonnade.data.storage import as_texts, counted, held_at, id_texts, values_in
 from colonnade.data.unfit import LeftOut, Unfit, add_unfit, require_agreed
 from colonnade.foundation.columns import (
@@ -30,7 +31,6 @@ from colonnade.foundation.errors import DataError
 from colonnade.foundation.kinds import TRUE, Boolean, Date
 
 if TYPE_CHECKING:
-    from colonnade.data.ids import IdColumns
     from colonnade.data.table import Table
 
 EXAMPLES: Mapping[str, Column] = {
@@ -49,10 +49,11 @@ ID = "id"
 class RecordFrames:
     """Makes records of a party's frames, and keeps what its owner should know of the rows."""
 
-    def __init__(self, party: str, columns: Mapping[str, Column], ids: IdColumns | None, matched: bool) -> None:
-        self._party, self._columns, self._ids = party, columns, ids
-        self._people = {name: column for name, column in columns.items() if column.people is not None}
-        self._dropping = {n: c for n, c in columns.items() if c.missing == DROP} if matched and ids is not None else {}
+    def __init__(self, how: Reading, matched: bool) -> None:
+        self._how, self._party, self._ids = how, how.party, how.ids
+        self._people = {name: column for name, column in how.columns.items() if column.people is not None}
+        dropping = {name: column for name, column in how.columns.items() if column.missing == DROP}
+        self._dropping = dropping if matched and how.ids is not None else {}
         self._rows = 0
         self._unfit: dict[str, Unfit] = {}
         self._left = LeftOut()
@@ -62,10 +63,10 @@ class RecordFrames:
         self._refusing = {name for aggregate in own for name in (aggregate.of, aggregate.by)}
 
     @property
-    def read(self) -> Mapping[str, Column]:
+    def read(self) -> Reading:
         """The columns of the file that are needed, and how each is read."""
         if not self._people:
-            return self._columns
+            return self._how
         out: dict[str, Column] = {}
         # A count asks for no form, and takes that of others.
         for column in sorted(self._people.values(), key=lambda column: _aggregate(column).how == COUNT):
@@ -74,7 +75,7 @@ class RecordFrames:
                 forms = [(each.storage, each.dated, each.spelled) for each in (known, how)]
                 if _aggregate(column).how != COUNT and forms[0] != forms[1]:
                     raise DataError(f"party {self._party}: column {key} cannot be read in two ways for [people]")
-        return out
+        return replace(self._how, columns=out)
 
     def of(self, frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
         """The records, block by block."""
@@ -194,7 +195,7 @@ TEXT: Column = EXAMPLES["boolean"]
 
 def read_columns(party: str, columns: Mapping[str, Column]) -> Mapping[str, Column]:
     """The columns of a party's file that its declared ones are made of, and how each is read."""
-    return RecordFrames(party, columns, None, False).read
+    return RecordFrames(Reading(party, columns), False).read.columns
 
 
 def _aggregate(column: Column) -> Aggregate:

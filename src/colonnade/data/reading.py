@@ -15,8 +15,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from colonnade.data.forms import plain_frame, readable
-from colonnade.data.ids import IdColumns, forms_found, id_names
+from colonnade.data.forms import plain_series, readable
+from colonnade.data.ids import IdColumns, Reading, filed, forms_found
 from colonnade.data.storage import STORED
 from colonnade.data.store import DiskTexts, Values
 from colonnade.data.unfit import LeftOut, Unfit
@@ -64,11 +64,6 @@ OTHER_FILES = {
 NAMED = {",": "commas", ";": "a semicolon", "\t": "a tab", "|": "a bar"}
 
 
-def filed(columns: Mapping[str, Column]) -> list[str]:
-    """The columns that stand in the party's file; the others are computed from them."""
-    return [name for name, column in columns.items() if not column.sources]
-
-
 def block_rows(width: int) -> int:
     """Rows of a block of so many columns."""
     return min(ROW_BLOCK, max(SHORTEST_BLOCK, BLOCK_VALUES // width))
@@ -77,11 +72,9 @@ def block_rows(width: int) -> int:
 class Blocks:
     """A table's frames with what their reading needs; ids, if any, are gathered on the way."""
 
-    def __init__(
-        self, party: str, frames: Iterator[pl.DataFrame], columns: Mapping[str, Column], ids: IdColumns | None = None
-    ) -> None:
-        self._party, self._frames, self._columns = party, frames, columns
-        self.ids = None if ids is None else GatheredIds(party, ids)
+    def __init__(self, frames: Iterator[pl.DataFrame], how: Reading) -> None:
+        self._frames, self._columns = frames, how.columns
+        self.ids = None if how.ids is None else GatheredIds(how.party, how.ids)
         self.rows = 0
 
     def __iter__(self) -> Iterator[tuple[pl.DataFrame, Mapping[str, Column], int]]:
@@ -269,17 +262,10 @@ def file_schema(path: Path, written: Written = PLAIN) -> pl.Schema:
         raise DataError(f"{path.name} cannot be read: {reason(error)}") from None
 
 
-def select_columns(
-    path: Path,
-    columns: Mapping[str, Column],
-    ids: IdColumns | None,
-    written: Written = PLAIN,
-    files: list[Path] | None = None,
-) -> pl.LazyFrame:
+def select_columns(path: Path, how: Reading, files: list[Path] | None = None) -> pl.LazyFrame:
     """The columns that are wanted, of the path's files or their copies."""
-    wanted = filed(columns)
-    wanted += [name for name in id_names(ids) if name not in wanted]
-    found = scan(files or data_files(path), written=written)
+    wanted = list(dict.fromkeys([*how.filed, *how.id_names]))
+    found = scan(files or data_files(path), written=how.written)
     present = found.collect_schema().names()
     for name in wanted:
         if name not in present:
@@ -287,23 +273,29 @@ def select_columns(
     return found.select(wanted)
 
 
-def file_frames(
-    party: str, path: Path, columns: Mapping[str, Column], ids: IdColumns | None = None, written: Written = PLAIN
-) -> Iterator[pl.DataFrame]:
+def file_frames(path: Path, how: Reading) -> Iterator[pl.DataFrame]:
     """A file's wanted columns, block by block, in the house's own forms."""
-    with explain_errors(party, path), readable(data_files(path), written) as files:
-        wanted = select_columns(path, columns, ids, written, files)
-        rows = block_rows(len(columns) + 1)
+    with explain_errors(how.party, path), readable(data_files(path), how.written) as files:
+        wanted = select_columns(path, how, files)
+        rows = block_rows(len(how.columns) + 1)
         found = 0
         for frame in wanted.collect_batches(chunk_size=rows, maintain_order=True):
             start = 0
             found += frame.height
             # Cut where the reader glued: numbers in one piece of memory need not be copied.
             for height in frame.to_series(0).chunk_lengths():
-                yield plain_frame(party, frame.slice(start, height), columns, written)
+                yield _plain(frame.slice(start, height), how)
                 start += height
         if is_parquet(data_files(path)[0]):
             _require_whole(path, found)
+
+
+def _plain(frame: pl.DataFrame, how: Reading) -> pl.DataFrame:
+    """The frame's texts in the house's own forms."""
+    if how.written == PLAIN:
+        return frame
+    series = (plain_series(how.party, s, how.columns.get(s.name), how.written) for s in frame.get_columns())
+    return pl.DataFrame(series)
 
 
 @dataclass(frozen=True)
@@ -323,13 +315,13 @@ class FilePart:
         except OSError:
             return False
 
-    def frame(self, party: str, columns: Mapping[str, Column], written: Written = PLAIN) -> pl.DataFrame:
+    def frame(self, how: Reading) -> pl.DataFrame:
         """Its wanted columns in the house's own forms."""
-        with explain_errors(party, self.file):
-            found = pl.scan_parquet(self.file).select(filed(columns)).slice(self.start, self.rows).collect()
+        with explain_errors(how.party, self.file):
+            found = pl.scan_parquet(self.file).select(how.filed).slice(self.start, self.rows).collect()
             if found.height != self.rows:
                 raise DataError(f"{self.file.name} is damaged: it states more records than can be read")
-            return plain_frame(party, found, columns, written)
+            return _plain(found, how)
 
 
 def stamp_of(file: Path) -> tuple[int, int]:

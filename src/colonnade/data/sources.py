@@ -24,7 +24,7 @@ from colonnade.foundation.workers import HERE, Workers
 if TYPE_CHECKING:
     import polars as pl
 
-    from colonnade.data.ids import IdColumns
+    from colonnade.data.ids import IdColumns, Reading
     from colonnade.data.table import Table
 
 DATABASES = ("postgresql", "postgres", "duckdb", "sqlite")
@@ -46,10 +46,10 @@ class FileSource:
     def told(self) -> str:
         return self.path.name
 
-    def frames(self, party: str, columns: Mapping[str, Column], own: Source) -> Iterator[pl.DataFrame]:
+    def frames(self, how: Reading) -> Iterator[pl.DataFrame]:
         from colonnade.data.reading import file_frames
 
-        return file_frames(party, self.path, columns, own.ids, own.written)
+        return file_frames(self.path, how)
 
     def data_set(self, party: str) -> DataSet:
         return DataSet.of_file(self.path, self.dataset)
@@ -72,10 +72,10 @@ class FrameSource:
     def told(self) -> str:
         return "data frame" if self.dataset is None else f"data frame “{self.dataset}”"
 
-    def frames(self, party: str, columns: Mapping[str, Column], own: Source) -> Iterator[pl.DataFrame]:
+    def frames(self, how: Reading) -> Iterator[pl.DataFrame]:
         from colonnade.data.frames import select_from
 
-        return iter([select_from(party, self.frame, columns, own.ids, own.written)])
+        return iter([select_from(self.frame, how)])
 
     def header(self, written: Written = PLAIN) -> list[str]:
         """The names of its columns."""
@@ -107,10 +107,10 @@ class AddressSource:
     def told(self) -> str:
         return self.address
 
-    def frames(self, party: str, columns: Mapping[str, Column], own: Source) -> Iterator[pl.DataFrame]:
+    def frames(self, how: Reading) -> Iterator[pl.DataFrame]:
         from colonnade.data.addresses import address_frames
 
-        return address_frames(self, party, columns, own.ids, own.written)
+        return address_frames(self, how)
 
     def header(self, written: Written = PLAIN) -> list[str]:
         """The names of its columns."""
@@ -163,8 +163,14 @@ class Source:
         """The party's records in the house's own forms, block by block."""
         from colonnade.data.people import RecordFrames
 
-        records = RecordFrames(party, columns, self.ids, matched=True)
-        return records.of(self.records(party).frames(party, records.read, self))
+        records = RecordFrames(self.reading(party, columns), matched=True)
+        return records.of(self.records(party).frames(records.read))
+
+    def reading(self, party: str, columns: Mapping[str, Column]) -> Reading:
+        """How these columns of the party's records are read."""
+        from colonnade.data.ids import Reading
+
+        return Reading(party, columns, self.ids, self.written)
 
     def read(
         self, party: str, columns: Mapping[str, Column], workers: Workers = HERE, *, matched: bool = True
@@ -173,9 +179,10 @@ class Source:
         from colonnade.data.people import RecordFrames
         from colonnade.data.table import gather_table
 
-        data, records = self.records(party), RecordFrames(party, columns, self.ids, matched)
-        frames, told = records.of(data.frames(party, records.read, self)), f"{data.told} holds"
-        return records.noted(gather_table(party, frames, columns, told, self.ids, matched=matched, workers=workers))
+        data, how = self.records(party), self.reading(party, columns)
+        records = RecordFrames(how, matched)
+        frames, told = records.of(data.frames(records.read)), f"{data.told} holds"
+        return records.noted(gather_table(frames, how, told, matched=matched, workers=workers))
 
     def open(self, party: str, columns: Mapping[str, Column], workers: Workers = HERE) -> Table:
         """The party's table in the order of its records; a file may be read when it is encoded."""
@@ -207,10 +214,9 @@ class Source:
             told = f"a path or a data frame of polars, pandas or Arrow, got {shown(data)[:80]}"
             raise DataError(f"party {party}: data must be {told}")
         from colonnade.data.frames import chosen_from
-        from colonnade.data.ids import id_names
-        from colonnade.data.people import read_columns
+        from colonnade.data.people import RecordFrames
 
-        frame = chosen_from(party, data, read_columns(party, columns), id_names(self.ids))
+        frame = chosen_from(data, RecordFrames(self.reading(party, columns), matched=False).read)
         return replace(self, data=FrameSource(frame, known))
 
 

@@ -13,7 +13,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from colonnade.data.gate import Coding, code_block
-from colonnade.data.ids import TOLD, IdColumns
+from colonnade.data.ids import TOLD, IdColumns, Reading, filed
 from colonnade.data.reading import (
     Blocks,
     FilePart,
@@ -21,7 +21,6 @@ from colonnade.data.reading import (
     check_block,
     explain_errors,
     file_frames,
-    filed,
     parquet_parts,
     select_columns,
 )
@@ -38,7 +37,7 @@ from colonnade.foundation.schema import Column
 from colonnade.foundation.workers import HERE, Workers
 from colonnade.mechanism.moments import Layout
 
-DIGEST_ROWS = 1 << 16  # rows hashed at once, so that memory stays flat; any number gives the same digest
+DIGEST_ROWS = 1 << 16  # rows hashed at once, so that memory stays flat: part of the digest, as each block has its type
 CACHE_BYTES = 32 << 20
 """Integer columns up to this size stay in memory; larger ones lie on disk."""
 
@@ -187,11 +186,11 @@ Look = Callable[[Table], None]
 class UnreadColumns(Mapping[str, ColumnValues]):
     """A Parquet file's columns that are coded as they are read, and stored only if they are asked for otherwise."""
 
-    def __init__(self, party: str, path: Path, columns: Mapping[str, Column], written: Written = PLAIN) -> None:
-        self._party, self._path, self._columns, self._written = party, path, columns, written
+    def __init__(self, path: Path, how: Reading) -> None:
+        self._path, self._how = path, how
         self._known: dict[str, ColumnValues] | None = None
         self.rows = sum(int(pl.scan_parquet(file).select(pl.len()).collect().item()) for file in data_files(path))
-        self.clipped = none_clipped(columns)
+        self.clipped = none_clipped(how.columns)
         """Known after the first reading."""
         self.unfit: dict[str, Unfit] = {}
         """The same."""
@@ -215,29 +214,28 @@ class UnreadColumns(Mapping[str, ColumnValues]):
             add_unfit(self.unfit, unfit)
             yield block
         if seen != self.rows:
-            raise DataError(f"party {self._party}: {self._path.name} had {self.rows} records and has {seen} now")
+            raise DataError(f"party {self._how.party}: {self._path.name} had {self.rows} records and has {seen} now")
         self._judge()
 
     def _read_here(self, coding: Coding, workers: Workers) -> Iterator[Coded]:
-        frames = file_frames(self._party, self._path, self._columns, None, self._written)
-        return workers.map(_code_frame, ((coding, *piece) for piece in Blocks(self._party, frames, self._columns)))
+        pieces = Blocks(file_frames(self._path, self._how), self._how)
+        return workers.map(_code_frame, ((coding, *piece) for piece in pieces))
 
     def _read_apart(self, coding: Coding, workers: Workers) -> Iterator[Coded]:
         """Other processes read the parts that they see; the others are read here."""
-        given, kept = tee(parquet_parts(self._path, self._columns))
-        how = coding, self._party, self._columns, self._written
-        told = workers.map(_code_part_there, ((*how, *piece) for piece in given))
+        given, kept = tee(parquet_parts(self._path, self._how.columns))
+        told = workers.map(_code_part_there, ((coding, self._how, *piece) for piece in given))
         for coded, piece in zip(told, kept, strict=True):
-            yield _code_part(*how, *piece) if coded is None else coded
+            yield _code_part(coding, self._how, *piece) if coded is None else coded
 
     def _judge(self) -> None:
-        require_agreed(self._party, self.unfit, self.rows)
+        require_agreed(self._how.party, self.unfit, self.rows)
         if self.strict is not None:
-            require_fit(self._party, self.unfit, LeftOut(), self.rows, self.strict)
+            require_fit(self._how.party, self.unfit, LeftOut(), self.rows, self.strict)
 
     def __getitem__(self, name: str) -> ColumnValues:
         if self._known is None:
-            read = read_table(self._party, self._path, self._columns, written=self._written)
+            read = gather_table(file_frames(self._path, self._how), self._how, f"{self._path.name} holds")
             self._known = dict(read.values)
             self.unfit.update(read.unfit)
             self.clipped.update(read.clipped or {})
@@ -245,28 +243,21 @@ class UnreadColumns(Mapping[str, ColumnValues]):
         return self._known[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._columns)
+        return iter(self._how.columns)
 
     def __len__(self) -> int:
-        return len(self._columns)
+        return len(self._how.columns)
 
 
 def gather_table(
-    party: str,
-    frames: Iterator[pl.DataFrame],
-    columns: Mapping[str, Column],
-    where: str,
-    ids: IdColumns | None = None,
-    *,
-    matched: bool = True,
-    workers: Workers = HERE,
+    frames: Iterator[pl.DataFrame], how: Reading, where: str, *, matched: bool = True, workers: Workers = HERE
 ) -> Table:
     """A party's table from frames that hold its columns and ids, block by block; `where` says whence they come.
 
     Ids that are `matched` tell records apart: of rows with the same id the first stays, and one without any is left
     out. Where rows are taken in their order all stay, and ids are names for people.
     """
-    store, clipped, pieces = ColumnStore(), none_clipped(columns), Blocks(party, frames, columns, ids)
+    party, store, clipped, pieces = how.party, ColumnStore(), none_clipped(how.columns), Blocks(frames, how)
     unfit: dict[str, Unfit] = {}
     for values, outside, found in workers.map(check_block, pieces):
         store.append(values)
@@ -278,7 +269,7 @@ def gather_table(
     require_agreed(party, unfit, pieces.rows)
     held, gathered = store.columns(), pieces.ids
     texts = None if gathered is None else gathered.texts
-    table = Table(party, dict(columns), held, pieces.rows, texts, clipped, unfit)
+    table = Table(party, dict(how.columns), held, pieces.rows, texts, clipped, unfit)
     if gathered is None or not matched:
         return table
     texts, rows, left = gathered.distinct()
@@ -297,8 +288,8 @@ def read_table(
     written: Written = PLAIN,
 ) -> Table:
     """A party's table from a CSV (plain or compressed) or Parquet file, a folder of either, or a pattern of parts."""
-    frames = file_frames(party, path, columns, ids, written)
-    return gather_table(party, frames, columns, f"{path.name} holds", ids, workers=workers)
+    how = Reading(party, columns, ids, written)
+    return gather_table(file_frames(path, how), how, f"{path.name} holds", workers=workers)
 
 
 def open_table(
@@ -308,8 +299,9 @@ def open_table(
     with explain_errors(party, path):
         if not all(is_parquet(file) for file in data_files(path)):
             return read_table(party, path, columns, None, workers, written=written)
-        select_columns(path, columns, None).collect_schema()
-        values = UnreadColumns(party, path, dict(columns), written)
+        how = Reading(party, dict(columns), None, written)
+        select_columns(path, how).collect_schema()
+        values = UnreadColumns(path, how)
     if not values.rows:
         raise DataError(f"party {party}: {path.name} holds no records")
     return Table(party, dict(columns), values, values.rows, None, values.clipped, values.unfit)
@@ -334,17 +326,13 @@ Coded = tuple[CodedBlock, dict[str, int], dict[str, Unfit]]
 """A block, how many numbers of each column were clipped, and what does not fit."""
 
 
-def _code_part(
-    coding: Coding, party: str, columns: Mapping[str, Column], written: Written, part: FilePart, before: int
-) -> Coded:
-    return _code_frame(coding, part.frame(party, columns, written), columns, before)
+def _code_part(coding: Coding, how: Reading, part: FilePart, before: int) -> Coded:
+    return _code_frame(coding, part.frame(how), how.columns, before)
 
 
-def _code_part_there(
-    coding: Coding, party: str, columns: Mapping[str, Column], written: Written, part: FilePart, before: int
-) -> Coded | None:
+def _code_part_there(coding: Coding, how: Reading, part: FilePart, before: int) -> Coded | None:
     """None where this process does not see the file as its party does."""
-    return _code_part(coding, party, columns, written, part, before) if part.there() else None
+    return _code_part(coding, how, part, before) if part.there() else None
 
 
 def _code_frame(coding: Coding, frame: pl.DataFrame, columns: Mapping[str, Column], before: int) -> Coded:
