@@ -349,7 +349,9 @@ def _evidence(parties: Mapping[str, PartyTask], folders: Folders | None, seeded:
             # A model and its study are not all: bins and epsilon were this evaluation's own.
             facts["agreement"] = task.agreement.to()
         folders[name].mkdir(parents=True, exist_ok=True)
-        kept[name] = EvidenceFolder(folders[name] / "evidence", read_key(folders[name] / "evidence.key"), facts)
+        kept[name] = EvidenceFolder(
+            folders[name] / "evidence", read_key(folders[name] / "evidence.key", make=True), facts
+        )
     return kept
 
 

@@ -23,7 +23,7 @@ from colonnade.protocol.party import PartyRole
 from colonnade.protocol.server import ServerRole
 from colonnade.protocol.tasks import Unguarded
 from colonnade.study import StudySpec, read_study
-from colonnade.transport.evidence import EvidenceFolder, KeptEvidence, new_key
+from colonnade.transport.evidence import EvidenceFolder, KeptEvidence, read_key
 from colonnade.transport.in_process import InProcess
 from tests.helpers.accounts import SharedSigner
 from tests.helpers.cli_study import runner
@@ -48,7 +48,7 @@ def carried(
     study: StudySpec, folder: Path, kinds: Mapping[str, type[PartyProduct]], guards: Mapping[str, ConsentGuard]
 ) -> tuple[FitServer, dict[str, PartyRole], dict[str, KeptEvidence], Mapping[str, bytes]]:
     """An accountable, signed session in this process, ended well or refused; its roles and what each has kept."""
-    key, roles, kept = new_key(folder / "key"), {}, {}
+    key, roles, kept = read_key(folder / "key", make=True), {}, {}
     for name in PARTIES:
         task = task_of(study, name)
         task.guard = guards.get(name, task.guard)

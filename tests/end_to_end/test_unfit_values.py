@@ -26,7 +26,6 @@ from colonnade.foundation.workers import HERE
 from colonnade.protocol.fit import FitServer
 from colonnade.protocol.messages import End, Envelope, Step
 from colonnade.protocol.tasks import Unguarded
-from colonnade.sites.preflight import get_ready
 from colonnade.sites.recipes import FitRecipe
 from colonnade.sites.site import PARTY, read_site
 from colonnade.studio.started import Run as StudioRun
@@ -331,5 +330,5 @@ def test_the_owner_sees_the_counts_before_it_agrees(tmp_path: Path) -> None:
     (place / "study.toml").write_text(path.read_text())
     more = 'data = "../clinic.csv"\npolicy = "../policy.toml"\nledger = "ledger.sqlite"\n'
     (place / "site.toml").write_text(f'[site]\nrole = "party"\nparty = "clinic"\n{more}')
-    (note,) = get_ready(read_site(place, PARTY), [])
+    (note,) = read_site(place, PARTY).get_ready([])
     assert "1 of 100 values of ward is not among its levels, the first in row 18" in note

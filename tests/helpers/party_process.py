@@ -37,7 +37,7 @@ def main(host: str, port: str, key: str, name: str, folder: str) -> None:
 
     task, place = task_of(name), Path(folder)
     facts = {"party": name, "terms": task.terms, "simulated": False}
-    evidence = EvidenceFolder(place / "evidence", read_key(place / "evidence.key"), facts)
+    evidence = EvidenceFolder(place / "evidence", read_key(place / "evidence.key", make=True), facts)
     Client(PartyRole(task, Randomness(), SharedSigner(name), account=SessionAccount(evidence)), call).run()
 
 

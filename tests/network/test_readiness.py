@@ -33,7 +33,6 @@ from colonnade.protocol.messages import Step
 from colonnade.protocol.party import PartyRole
 from colonnade.protocol.server import ServerRole
 from colonnade.protocol.tasks import Unguarded
-from colonnade.sites.preflight import get_ready, try_releases
 from colonnade.sites.recipes import open_evidence
 from colonnade.sites.site import PARTY, SERVER, Site, read_site
 from colonnade.study import read_study
@@ -67,7 +66,7 @@ def bank(tmp_path: Path) -> Path:
 
 
 def ready(folder: Path, *approved: str) -> list[str]:
-    return get_ready(read_site(folder, PARTY), list(approved))
+    return read_site(folder, PARTY).get_ready(list(approved))
 
 
 def book(folder: Path) -> Ledger:
@@ -411,11 +410,11 @@ def test_a_job_without_workers_refuses_at_once(bank: Path, job: Any, more: str, 
 def test_the_servers_places_are_tried_before_parties_are_asked(bank: Path) -> None:
     site = read_site(bank, PARTY)
     server = Site(bank, SERVER, "", site.study, site.content, site.asked, site.evaluated)
-    try_releases(server)
+    server.try_releases()
     shutil.rmtree(bank / "releases")
     (bank / "releases").write_text("a file is in the way")
     with pytest.raises(SiteError, match=r"the releases of bank/site\.toml cannot be written") as refused:
-        try_releases(server)
+        server.try_releases()
     # The coordinator is told, and learns nothing of the server's folders.
     assert str(bank) not in str(refused.value)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -485,7 +484,7 @@ def test_verdicts_of_others(signed: Path, tmp_path: Path) -> None:
     verdict = read_verdict(sign_finding(write_finding(found), key()))
     with pytest.raises(SiteError, match="about another session"):
         note_audit(kept[PEER], {**verdict, "session": "ab" * 32})
-    stranger = read_verdict(sign_finding(write_finding(replace(found, party="mallory")), key()))
+    stranger = read_verdict(sign_finding(write_finding(msgspec.structs.replace(found, party="mallory")), key()))
     with pytest.raises(SiteError, match="is about mallory, and the session had bank, town, works"):
         note_audit(kept[PEER], stranger)
 

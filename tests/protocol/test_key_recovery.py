@@ -31,7 +31,7 @@ from colonnade.protocol.fit import FitParty, FitServer
 from colonnade.protocol.party import PartyRole
 from colonnade.protocol.server import ServerRole
 from colonnade.protocol.tasks import Unguarded
-from colonnade.transport.evidence import EvidenceFolder, KeptEvidence, new_key
+from colonnade.transport.evidence import EvidenceFolder, KeptEvidence, read_key
 from colonnade.transport.in_process import InProcess
 from tests.helpers.accounts import SharedSigner
 
@@ -97,7 +97,7 @@ def recovering(session: SessionPlan) -> type[LatticeParty]:
 
 
 def test_a_spelled_out_key_is_refused_beforehand_and_named_by_the_audit(tmp_path: Path) -> None:
-    key = new_key(tmp_path / "key")
+    key = read_key(tmp_path / "key", make=True)
     tasks = {name: task_of(name, cheats=True) for name in SCHEMA.names}
     kept = {name: EvidenceFolder(tmp_path / name, key, {"party": name, "terms": t.terms}) for name, t in tasks.items()}
     roles = {

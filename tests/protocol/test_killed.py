@@ -178,3 +178,26 @@ def test_killed_between_any_two_writes_it_can_be_audited(tmp_path: Path, monkeyp
         assert (found.outcome, found.missing) == (AuditOutcome.FOLLOWED, 0), (lengths, found.sentence)
         assert found.replayed == len(kept.of("sent"))
         shutil.rmtree(place)
+
+
+def test_names_of_evidence_are_on_disk_before_a_commitment_can_leave(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine that loses power keeps what was synced alone, and a file that has lost its name cannot be opened."""
+    synced: list[tuple[str, set[str]]] = []
+    real = os.fsync
+
+    def fsync(handle: int) -> None:
+        path = Path(os.readlink(f"/proc/self/fd/{handle}"))
+        synced.append((path.name, {file.name for file in path.iterdir()} if path.is_dir() else set()))
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    root, first, second = tmp_path / "evidence", bytes(32), bytes(31) + b"\1"
+    folder = EvidenceFolder(root, KEY, {"party": VICTIM})
+    folder.begin(first, Opening(b"s" * 32, b"c" * 32, b"t" * 32))
+    assert any(name == first.hex() and {SECRETS, RECORD, TRAFFIC} <= inside for name, inside in synced)
+    assert ("evidence", {first.hex()}) in synced and synced[-1][0] == RECORD
+    folder.rename(second)
+    assert ("evidence", {second.hex()}) in synced
+    folder.close()

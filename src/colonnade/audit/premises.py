@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
+import msgspec
+
 from colonnade.audit.quoted import Quote, is_signed
 from colonnade.audit.session import Checker, SessionAudit, audit_session, foreign, other_terms, replay, unproduced
 from colonnade.audit.verdict import require_few, require_start
@@ -30,7 +32,7 @@ from colonnade.sites.prediction_request import PredictRecipe
 from colonnade.sites.recipes import FitRecipe, Recipe
 from colonnade.sites.site import PARTY, STARTUP, Site, read_site
 from colonnade.study import StudySpec, read_study
-from colonnade.transport.evidence import AUTHORITY, KeptEvidence, read_messages, write_message
+from colonnade.transport.evidence import AUTHORITY, KeptEvidence, read_key, read_messages, write_message
 
 
 class _Replayed(Unguarded):
@@ -132,7 +134,7 @@ class AuditedSite:
             peers += [] if peer is None else [peer]
             unread += [] if peer is not None else [f"evidence of a peer cannot be read: {why}"]
         found = self._judge(peers, [envelope for path in came for envelope in _messages(path)], authority)
-        return replace(found, doubts=(*unread, *found.doubts))
+        return msgspec.structs.replace(found, doubts=(*unread, *found.doubts))
 
     def _judge(self, peers: Sequence[KeptEvidence], came: Sequence[Envelope], authority: Path | None) -> SessionAudit:
         fingerprint = ""
@@ -142,7 +144,7 @@ class AuditedSite:
                 return told
             if self.task is None:
                 return unproduced(self.kept, f"its files cannot be read: {self.unreadable}", fingerprint)
-            opening = self.kept.opening(_read_key(self.key))
+            opening = self.kept.opening(read_key(self.key))
             checker = None if root is None else _checker(root, self.kept, self._revoked())
         except SiteError as error:
             return unproduced(self.kept, str(error), fingerprint)
@@ -165,7 +167,7 @@ class AuditedSite:
                 made += 1
 
         more = [envelope for path in came for envelope in _messages(path)]
-        again = replay(self.kept, self.kept.opening(_read_key(self.key)), self.task, came=more, keep=keep)
+        again = replay(self.kept, self.kept.opening(read_key(self.key)), self.task, came=more, keep=keep)
         return made, again.lacks
 
     def _authority(self, named: Path | None) -> tuple[Any, str]:
@@ -236,13 +238,6 @@ def _checker(root: Any, kept: KeptEvidence, revoked: Mapping[int, datetime] | No
     except ValueError:
         raise SiteError(f"{kept.place} does not say when its session began") from None
     return CertificateChecker(root, began if began.tzinfo else began.replace(tzinfo=UTC), revoked)
-
-
-def _read_key(path: Path) -> bytes:
-    try:
-        return path.read_bytes().strip()
-    except OSError as error:
-        raise SiteError(f"the key of the evidence cannot be read: {(error.strerror or '').lower()}") from None
 
 
 def _messages(path: Path) -> list[Envelope]:

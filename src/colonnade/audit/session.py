@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
+import msgspec
+
 from colonnade.audit.quoted import JUDGED, Contexts, Key, Quote, Statement, chain_of, contexts_in
 from colonnade.foundation.errors import (
     ColonnadeError,
@@ -60,8 +62,7 @@ class Checker(Protocol):
     def check(self, peer: str, statement: bytes, proof: bytes) -> object: ...
 
 
-@dataclass(frozen=True)
-class SessionAudit:
+class SessionAudit(msgspec.Struct, frozen=True):
     """What an audit of one party in one session found."""
 
     session: str

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
 
@@ -54,22 +54,12 @@ class Sample:
     shares: Integers
 
     @classmethod
-    def of(cls, transcripts: list[Transcript]) -> Sample:
-        return cls(
-            np.stack([t.released for t in transcripts]),
-            np.stack([t.submitted for t in transcripts]),
-            np.stack([t.again for t in transcripts]),
-            np.stack([t.shares for t in transcripts]),
-        )
+    def of(cls, transcripts: Sequence[Transcript]) -> Sample:
+        return cls(*(np.stack([getattr(t, f.name) for t in transcripts]) for f in fields(cls)))
 
     @classmethod
-    def joined(cls, samples: list[Sample]) -> Sample:
-        return cls(
-            np.concatenate([s.released for s in samples]),
-            np.concatenate([s.submitted for s in samples]),
-            np.concatenate([s.again for s in samples]),
-            np.concatenate([s.shares for s in samples]),
-        )
+    def joined(cls, samples: Sequence[Sample]) -> Sample:
+        return cls(*(np.concatenate([getattr(s, f.name) for s in samples]) for f in fields(cls)))
 
     def __len__(self) -> int:
         return len(self.released)

@@ -7,9 +7,7 @@ on the audited machine.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,10 +17,10 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from colonnade.audit.quoted import Quote
 from colonnade.audit.session import AuditOutcome, SessionAudit
 from colonnade.foundation.canonical import canonical_digest
 from colonnade.foundation.errors import ColonnadeError, SignatureError, SiteError
+from colonnade.foundation.files import telling, write_new
 from colonnade.foundation.names import require_texts
 from colonnade.transport.evidence import KeptEvidence
 
@@ -42,29 +40,16 @@ class _Start(msgspec.Struct, forbid_unknown_fields=True):
     proof: str
 
 
-class _Finding(msgspec.Struct, forbid_unknown_fields=True):
+class _Finding(SessionAudit, frozen=True, forbid_unknown_fields=True):
     """What a finding's file must hold: it comes from others."""
 
     format: str
-    session: str
-    party: str
-    outcome: AuditOutcome
-    sentence: str
-    replayed: int
-    missing: int
-    left_out: list[str]
-    compared: list[str]
-    doubts: list[str]
-    authority: str
-    quotes: list[Quote]
-    ran: str
-    replayed_by: str
     auditors: list[str]
     """The keys that the parties agreed on."""
     start: _Start | None
 
 
-class _Verdict(_Finding, forbid_unknown_fields=True):
+class _Verdict(_Finding, frozen=True, forbid_unknown_fields=True):
     auditor: str
     proof: str
 
@@ -85,11 +70,8 @@ def auditor_key(path: Path) -> Ed25519PrivateKey:
     if not path.exists():
         key = Ed25519PrivateKey.generate()
         form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        try:
-            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-                file.write(key.private_bytes(*form))
-        except OSError as error:
-            raise SiteError(f"{path} cannot be written: {(error.strerror or str(error)).lower()}") from None
+        with telling(f"{path} cannot be written", SiteError):
+            write_new(path, key.private_bytes(*form))
         return key
     return read_auditor_key(path)
 
@@ -146,7 +128,7 @@ def read_start(data: bytes) -> dict[str, Any]:
 def write_finding(found: SessionAudit, auditors: Sequence[str] = (), start: Mapping[str, Any] | None = None) -> bytes:
     """What was found, for the auditor to sign elsewhere."""
     agreed = {"auditors": list(auditors), "start": None if start is None else dict(start)}
-    return _written({"format": FINDING, **json.loads(json.dumps(asdict(found))), **agreed})
+    return _written({"format": FINDING, **msgspec.to_builtins(found), **agreed})
 
 
 def sign_finding(data: bytes, key: Ed25519PrivateKey) -> bytes:

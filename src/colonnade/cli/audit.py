@@ -119,7 +119,7 @@ def audit_one(
     The finding is signed elsewhere, by `colonnade audit sign`. Where the parties agreed on no auditor, --sign does it
     here.
     """
-    from dataclasses import asdict
+    from msgspec import to_builtins
 
     from colonnade.audit.premises import AuditedSite
     from colonnade.audit.verdict import auditor_key, note_audit, read_start, said_of, sign_finding, write_finding
@@ -140,7 +140,7 @@ def audit_one(
         content = write_finding(found, place.auditors, started)
         file.write(content if sign is None else sign_finding(content, auditor_key(sign)))
     if json:
-        print_json(asdict(found))
+        print_json(to_builtins(found))
     else:
         stdout().print(f"{found.replayed:,} messages of {found.party} were made again and are the same.")
         for told in found.left_out:
@@ -156,7 +156,7 @@ def audit_one(
         else:
             stdout().print(f"The verdict is in {out}. {UNAGREED}")
     if not found.passed:
-        raise ProtocolError(said_of(asdict(found)))
+        raise ProtocolError(said_of(to_builtins(found)))
 
 
 @app.command("sign", short_help="Sign, as an auditor, what was found at a party.")

@@ -125,13 +125,12 @@ def party_start(folder: Folder, approve: ApprovedPlans = None) -> None:
     """Take part in sessions of the folder's study until stopped with Ctrl-C; policy and ledger judge each."""
     require_engine()
     from colonnade.flare.launch import take_part
-    from colonnade.sites.preflight import get_ready
     from colonnade.sites.site import APPROVED, PARTY, read_sites
 
     # Whatever would refuse a session later is said now, of every study in the folder.
     site, *others = read_sites(folder, PARTY)
     for each in (site, *others):
-        for note in get_ready(each, approve or []):
+        for note in each.get_ready(approve or []):
             _sayer(site.party)(note if each is site else f"study {each.study.agreement.name}: {note}")
     if approve:
         os.environ[APPROVED] = ",".join(approve)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from colonnade.foundation.errors import StudyError
-from colonnade.foundation.locks import require_locks
+from colonnade.foundation.files import require_locks
 from colonnade.foundation.parts import local_path
 
 

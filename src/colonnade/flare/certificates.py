@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from cryptography.x509.oid import NameOID
 
 from colonnade.foundation.errors import PolicyError, StudyError
-from colonnade.foundation.files import places
+from colonnade.foundation.files import put
 from colonnade.sites.site import STARTUP
 
 _LABEL = r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?"
@@ -77,8 +77,8 @@ def issued(content: bytes, root: x509.Certificate, refusal: str) -> x509.Certifi
     return shown
 
 
-def check_certificate(folder: Path, name: str, basename: str = "client") -> None:
-    """The folder's certificate is there, in date, signed by the folder's authority, and bears the name."""
+def check_certificate(folder: Path, name: str, basename: str = "client") -> tuple[object, x509.Certificate]:
+    """The folder's key and certificate: there, in date, signed by the folder's authority, with the name in it."""
     start = folder / STARTUP
     require_pair(folder, name, basename)
     own = read_certificate(folder, name, f"{basename}.crt")
@@ -88,6 +88,7 @@ def check_certificate(folder: Path, name: str, basename: str = "client") -> None
         raise PolicyError(f"the key of {name} cannot be read: {STARTUP}/{basename}.key") from None
     if key.public_key() != own.public_key():
         raise PolicyError(f"the key of {name} is not that of its certificate: {STARTUP}/{basename}.key")
+    return key, own
 
 
 def require_pair(folder: Path, name: str, basename: str = "client") -> None:
@@ -125,26 +126,28 @@ def read_certificate(folder: Path, name: str, file: str) -> x509.Certificate:
 
 def server_address(folder: Path) -> tuple[Address, str]:
     """Where the folder's configuration says the server is, and the name that its certificate must bear."""
-    file = "fed_admin.json" if (folder / STARTUP / "fed_admin.json").is_file() else "fed_client.json"
-    content = read_config(folder, file)
+    if not (folder / STARTUP / "fed_admin.json").is_file():
+        return _address_in(folder, "fed_client.json", "identity")
+    content = read_config(folder, "fed_admin.json")
     try:
-        if file == "fed_admin.json":
-            server = content["admin"]
-            return Address(str(server["host"]), int(server["port"])), str(server["server_identity"])
-        server = content["servers"][0]
-        return Address.of(server["service"]["target"]), str(server["identity"])
-    except (KeyError, IndexError, TypeError, ValueError):
-        raise PolicyError(f"{STARTUP}/{file} must say where the server is, and does not") from None
+        server = content["admin"]
+        return Address(str(server["host"]), int(server["port"])), str(server["server_identity"])
+    except (KeyError, TypeError, ValueError):
+        raise PolicyError(f"{STARTUP}/fed_admin.json must say where the server is, and does not") from None
 
 
 def own_address(folder: Path) -> tuple[Address, str]:
     """At the server: where it listens, and the name that its own certificate must bear."""
-    content = read_config(folder, "fed_server.json")
+    return _address_in(folder, "fed_server.json", "admin_server")
+
+
+def _address_in(folder: Path, file: str, name: str) -> tuple[Address, str]:
+    content = read_config(folder, file)
     try:
         server = content["servers"][0]
-        return Address.of(server["service"]["target"]), str(server["admin_server"])
+        return Address.of(server["service"]["target"]), str(server[name])
     except (KeyError, IndexError, TypeError):
-        raise PolicyError(f"{STARTUP}/fed_server.json must say where the server listens, and does not") from None
+        raise PolicyError(f"{STARTUP}/{file} must say where the server is, and does not") from None
 
 
 def read_config(folder: Path, file: str) -> dict[str, Any]:
@@ -270,8 +273,7 @@ def install_list(folder: Path, content: bytes) -> int:
                 f"the list of {listed.last_update_utc:%Y-%m-%d %H:%M} is older than the one in the folder, of "
                 f"{known.last_update_utc:%Y-%m-%d %H:%M}"
             )
-    with places(path) as (file,):
-        file.write(content)
+    put(path, content)
     return len(list(listed))
 
 

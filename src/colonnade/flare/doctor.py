@@ -26,10 +26,9 @@ from colonnade.flare.signing import CertificateSigner
 from colonnade.flare.status import last_word, look, unfinished
 from colonnade.foundation.canonical import canonical_json
 from colonnade.foundation.errors import ColonnadeError, LedgerError, SiteError, StudyError
-from colonnade.foundation.locks import require_locks
+from colonnade.foundation.files import require_locks
 from colonnade.protocol.codes import BOOKED_COUNTS
 from colonnade.protocol.messages import versions
-from colonnade.sites.preflight import try_releases
 from colonnade.sites.site import COORDINATOR, PARTY, SERVER, SITE, STARTUP, STATUS, Site, read_site
 
 FLARE = (2, 9)  # the engine's version that sessions were tried with
@@ -176,7 +175,7 @@ def look_at_disk(site: Site) -> str:
     free = shutil.disk_usage(site.folder).free
     if free < LEAST_FREE:
         raise SiteError(f"the disk has {free >> 20} MB free, and must have {LEAST_FREE >> 20} MB or more")
-    try_releases(site)
+    site.try_releases()
     return f"{free >> 20:,} MB free, releases can be written"
 
 

@@ -29,6 +29,7 @@ from colonnade.flare.provision import CLASSES
 from colonnade.flare.signing import CertificateSigner
 from colonnade.flare.status import last_word, look, replace_status, unfinished
 from colonnade.foundation.errors import PolicyError, StudyError
+from colonnade.foundation.files import telling
 from colonnade.sites.site import LOCAL, METRICS, SERVER, STATUS, Site
 
 EVENTS, AUDIT = "log.jsonl", "audit.log"
@@ -180,14 +181,10 @@ def check_classes(folder: Path) -> None:
 def check_port(address: Address) -> None:
     """FLARE would try again for ever, in its log, where another process has the port."""
     host = "localhost" if address.host in LOOPBACK else ""
-    with socket.socket() as trial:
+    with socket.socket() as trial, telling(f"port {address.port} cannot be opened on this machine", PolicyError):
         trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            trial.bind((host, address.port))
-            trial.listen(1)
-        except OSError as error:
-            why = (error.strerror or str(error)).lower()
-            raise PolicyError(f"port {address.port} cannot be opened on this machine: {why}") from None
+        trial.bind((host, address.port))
+        trial.listen(1)
 
 
 def keep_storage_here(folder: Path) -> None:

@@ -27,6 +27,7 @@ from colonnade.consent.ledger import Ledger, open_ledger
 from colonnade.flare.process import dead
 from colonnade.flare.status import look, unfinished
 from colonnade.foundation.errors import ColonnadeError, StudyError
+from colonnade.foundation.files import telling
 from colonnade.sites.site import METRICS, PARTY, SERVER, STARTUP, STATUS, Site
 
 LOOPBACK = "127.0.0.1"
@@ -202,11 +203,8 @@ def serve_monitor(monitor: Monitor, address: tuple[str, int]) -> ThreadingHTTPSe
         def handle_error(self, request: Any, client_address: Any) -> None:
             log.info("the connection of %s ended badly", client_address, exc_info=True)
 
-    try:
+    with telling(f"metrics cannot be served on {address[0]}:{address[1]}"):
         server = HealthPort(address, Answers)
-    except OSError as error:
-        why = (error.strerror or str(error)).lower()
-        raise StudyError(f"metrics cannot be served on {address[0]}:{address[1]}: {why}") from None
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return server

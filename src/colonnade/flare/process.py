@@ -15,7 +15,7 @@ import psutil
 
 from colonnade.flare.status import look, unfinished
 from colonnade.foundation.errors import PolicyError, StoppedError
-from colonnade.foundation.locks import lock_alone
+from colonnade.foundation.files import lock_alone
 from colonnade.sites.site import STATUS
 
 RUNNING = ".running"

@@ -16,8 +16,7 @@ from typing import Any
 
 from colonnade.flare.coordinator import NotReached, resume_session, run_session
 from colonnade.foundation.errors import ColonnadeError, StoppedError, StudyError
-from colonnade.foundation.files import keep_release, places
-from colonnade.foundation.locks import lock_alone
+from colonnade.foundation.files import keep_release, lock_alone, put
 from colonnade.protocol.codes import BOOKED_COUNTS
 from colonnade.sites.site import COORDINATOR, find_site
 
@@ -76,8 +75,7 @@ class SessionQueue:
             entries = self.entries()
             yield entries
             text = json.dumps([asdict(entry) for entry in entries], indent=1) + "\n"
-            with places(self.folder / QUEUE) as (place,):
-                place.write(text.encode())
+            put(self.folder / QUEUE, text.encode())
 
     def add(self, study: str = "", due: datetime | None = None, hours: float = 0.0) -> Queued:
         """One more at the end; its study must be one of the folder's."""

@@ -27,7 +27,7 @@ from colonnade.flare.certificates import REVOKED, authority_of, common_name, iss
 from colonnade.flare.provision import COORDINATOR as COORDINATOR_NAME
 from colonnade.flare.signing import SMALLEST_RSA
 from colonnade.foundation.errors import PolicyError, StudyError
-from colonnade.foundation.files import places
+from colonnade.foundation.files import append_durably, put, write_new
 from colonnade.sites.site import COORDINATOR, SERVER, SITE, STARTUP, Site
 
 NEXT_KEY = "next.key"
@@ -71,11 +71,7 @@ def request_certificate(site: Site) -> tuple[bytes, str]:
         key = _read_key(place)
     else:
         key, _ = generate_keys()
-        handle = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, "wb") as file:
-            file.write(serialize_pri_key(key))
-            file.flush()
-            os.fsync(file.fileno())
+        write_new(place, serialize_pri_key(key))
     return _request(site, key)
 
 
@@ -165,7 +161,8 @@ def approve_request(authority: Path, content: bytes, days: int = VALID_DAYS, con
         made = _for_connections(made, root_key)
     told = fingerprint(key)
     known = {"time": now.isoformat(timespec="seconds"), "name": name, "serial": f"{made.serial_number:x}"}
-    _note(authority / ISSUED, {**known, "until": until.isoformat(timespec="seconds"), "key": told})
+    entry = {**known, "until": until.isoformat(timespec="seconds"), "key": told}
+    append_durably(authority / ISSUED, json.dumps(entry) + "\n")
     return Signed(name, made.public_bytes(Encoding.PEM), told, until)
 
 
@@ -177,19 +174,6 @@ def _for_connections(made: x509.Certificate, root_key: Any) -> x509.Certificate:
         builder = builder.add_extension(extension.value, extension.critical)
     purpose = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])
     return builder.add_extension(purpose, critical=False).sign(root_key, SHA256())
-
-
-def _note(path: Path, entry: dict[str, str]) -> None:
-    with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(entry) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _put(path: Path, content: bytes) -> None:
-    """Replace a file at once, on disk when this returns."""
-    with places(path) as (file,):
-        file.write(content)
 
 
 def install_certificate(site: Site, content: bytes) -> datetime:
@@ -224,8 +208,8 @@ def _replace_certificate(place: Path, content: bytes) -> None:
     if place.exists():
         before = x509.load_pem_x509_certificate(place.read_bytes())
         (place.parent / PAST).mkdir(exist_ok=True)
-        _put(place.parent / PAST / f"{before.serial_number:x}.crt", place.read_bytes())
-    _put(place, content)
+        put(place.parent / PAST / f"{before.serial_number:x}.crt", place.read_bytes())
+    put(place, content)
 
 
 def revoke_certificate(authority: Path, content: bytes, reason: str = "") -> tuple[str, bytes]:
@@ -234,7 +218,7 @@ def revoke_certificate(authority: Path, content: bytes, reason: str = "") -> tup
     shown = issued(content, root, "the certificate to revoke is not from this authority")
     name, now = common_name(shown), datetime.now(UTC)
     known = {"time": now.isoformat(timespec="seconds"), "name": name, "serial": f"{shown.serial_number:x}"}
-    _note(authority / TAKEN_BACK, {**known, "reason": reason})
+    append_durably(authority / TAKEN_BACK, json.dumps({**known, "reason": reason}) + "\n")
     builder = x509.CertificateRevocationListBuilder().issuer_name(root.subject)
     builder = builder.last_update(now).next_update(now + timedelta(days=LIST_DAYS))
     listed: set[int] = set()
@@ -248,5 +232,5 @@ def revoke_certificate(authority: Path, content: bytes, reason: str = "") -> tup
                 one.revocation_date(datetime.fromisoformat(entry["time"])).build()
             )
     pem = builder.sign(root_key, SHA256()).public_bytes(Encoding.PEM)
-    _put(authority / REVOKED, pem)
+    put(authority / REVOKED, pem)
     return name, pem

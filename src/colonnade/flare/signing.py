@@ -12,7 +12,7 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
+from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from colonnade.flare.certificates import (
@@ -127,13 +127,7 @@ def read_authority(path: Path) -> x509.Certificate:
         raise PolicyError(f"{path} must hold the certificate of an authority (PEM)") from None
 
 
-def _key_in_file(folder: Path, name: str) -> tuple[object, x509.Certificate]:
-    check_certificate(folder, name)
-    key = load_pem_private_key((folder / STARTUP / "client.key").read_bytes(), None)
-    return key, read_certificate(folder, name, "client.crt")
-
-
-def agent_key(folder: Path, name: str, agent: str) -> tuple[PrivateKey, x509.Certificate]:
+def agent_key(folder: Path, name: str, agent: str) -> tuple[object, x509.Certificate]:
     """The key that an agent holds for the folder's signing certificate."""
     from colonnade.flare.agent import SIGNING_CERTIFICATE, key_of, named_agent
 
@@ -152,7 +146,7 @@ class CertificateSigner(CertificateChecker):
         """By the key of the connection's certificate; or by one that an agent holds, with a certificate of its own."""
         # As of now: a session is not broken by a list that comes while it runs.
         super().__init__(read_authority(folder / STARTUP / "rootCA.pem"), revoked=read_revoked(folder))
-        key, own = _key_in_file(folder, name) if agent is None else agent_key(folder, name, agent)
+        key, own = check_certificate(folder, name) if agent is None else agent_key(folder, name, agent)
         if not isinstance(key, PrivateKey):
             raise PolicyError(f"the key of {name} must be RSA, elliptic-curve or Ed25519, got another kind")
         if for_connections_only(own):

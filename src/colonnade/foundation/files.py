@@ -6,13 +6,79 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
+from typing import IO, Any
 
 from colonnade.foundation.canonical import RELEASE_FORMAT
-from colonnade.foundation.errors import StudyError
+from colonnade.foundation.errors import ColonnadeError, SiteError, StudyError
 
 MARK = f'"format":"{RELEASE_FORMAT}"'.encode()
+UNFIT = (
+    "this system has no file locks (fcntl), which a site needs: run it on Linux or macOS, or in a container; plan, "
+    "fit, demo and all that is made of a release work here"
+)
 MOST_NAMES = 1000  # files of one name with a number; then a person should look
+
+
+@contextmanager
+def telling(told: str, error: type[ColonnadeError] = StudyError) -> Iterator[None]:
+    """What the system refuses, as one sentence of this kind."""
+    try:
+        yield
+    except OSError as problem:
+        raise error(f"{told}: {(problem.strerror or str(problem)).lower()}") from None
+
+
+def try_folder(folder: Path, what: str, mode: int = 0o777) -> None:
+    """Make a folder, and show that files can be written into it."""
+    # Without the path: the coordinator is told what the server cannot do, and not where.
+    with telling(f"{what} cannot be written", SiteError):
+        folder.mkdir(mode=mode, parents=True, exist_ok=True)
+        tempfile.NamedTemporaryFile(dir=folder, prefix=".trial.").close()
+
+
+def sync_file(file: IO[Any]) -> None:
+    """What was written is on disk when this returns."""
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def open_new(path: Path) -> IO[bytes]:
+    """A fresh file, for its owner's eyes alone."""
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+
+
+def write_new(path: Path, data: bytes) -> None:
+    """A fresh file for its owner's eyes alone, on disk when this returns."""
+    with open_new(path) as file:
+        file.write(data)
+        sync_file(file)
+
+
+def append_durably(path: Path, text: str) -> None:
+    """More at a file's end, on disk when this returns."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(text)
+        sync_file(file)
+
+
+def require_locks() -> None:
+    """Raise SiteError where the system cannot lock files; Windows cannot."""
+    if find_spec("fcntl") is None:
+        raise SiteError(UNFIT)
+
+
+def lock_alone(file: IO[str]) -> bool:
+    """Hold an open file for this process until it is closed; False if another process holds it."""
+    require_locks()
+    import fcntl
+
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 class Place:
@@ -41,7 +107,7 @@ class Place:
         assert self.path is not None
         if self.path.is_dir():
             raise StudyError(f"cannot write {self.path}: it is a folder")
-        with _tell_os_errors(self.path):
+        with telling(f"cannot write {self.path}"):
             handle, self._held = tempfile.mkstemp(prefix=f".{self.path.name}.", dir=self.path.parent)
             os.close(handle)
 
@@ -51,11 +117,10 @@ class Place:
             return
         mask = os.umask(0)
         os.umask(mask)
-        with _tell_os_errors(self.path):
+        with telling(f"cannot write {self.path}"):
             with open(self._held, "wb") as file:
                 file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
+                sync_file(file)
             os.chmod(self._held, 0o666 & ~mask)
             if not self._new:
                 os.replace(self._held, self.path)
@@ -80,6 +145,12 @@ def places(*paths: Path | Place | None) -> Iterator[tuple[Place, ...]]:
     finally:
         for place in held:
             place.free()
+
+
+def put(place: Path | Place, data: bytes) -> None:
+    """A whole file, in the place of what was there."""
+    with places(place) as (file,):
+        file.write(data)
 
 
 def release_place(path: Path, force: bool) -> Place:
@@ -136,8 +207,7 @@ def _take_free_name(held: str, path: Path, data: bytes) -> Path:
                 # This file system has no links: the name is still taken only if it is free.
                 with name.open("xb") as file, _whole_or_gone(name):
                     file.write(data)
-                    file.flush()
-                    os.fsync(file.fileno())
+                    sync_file(file)
         except FileExistsError:
             if name.is_file() and name.read_bytes() == data:
                 return name
@@ -156,19 +226,9 @@ def _whole_or_gone(path: Path) -> Iterator[None]:
         raise
 
 
-@contextmanager
-def _tell_os_errors(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise StudyError(f"cannot write {path}: {(error.strerror or str(error)).lower()}") from None
-
-
 def read_whole(path: Path, name: str) -> bytes:
     """The bytes of a file; `name` says what kind of file an error is about."""
     if not path.is_file():
         raise StudyError(f"there is no {name} file {path}")
-    try:
+    with telling(f"cannot read {path}"):
         return path.read_bytes()
-    except OSError as error:
-        raise StudyError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None

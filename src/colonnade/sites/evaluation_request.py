@@ -7,7 +7,7 @@ from colonnade.data.table import Table
 from colonnade.evaluation import evaluate_by
 from colonnade.foundation.errors import ReleaseError, StudyError
 from colonnade.foundation.files import read_whole
-from colonnade.foundation.workers import Workers
+from colonnade.foundation.workers import HERE, Workers
 from colonnade.mechanism.release import read_release
 from colonnade.model import read_model
 from colonnade.planning.query import EVALUATED
@@ -51,8 +51,7 @@ class EvaluateRecipe(FitRecipe):
     def source(self) -> Source:
         return self.site.source_of(self.site.evaluated)
 
-    def table(self, workers: Workers) -> Table:
-        """What this party's records are in the evaluation."""
+    def table(self, workers: Workers = HERE) -> Table:
         party = self.site.party
         raw = self.source.read(party, self.evaluation.needs(party), workers, matched=self.site.study.aligned)
         return self.evaluation.derive(raw)

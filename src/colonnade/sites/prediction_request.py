@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from colonnade.data.sources import Source
 from colonnade.data.table import Table
 from colonnade.foundation.errors import ReleaseError, SiteError, StudyError
-from colonnade.foundation.files import places, read_whole
+from colonnade.foundation.files import put, read_whole, try_folder
 from colonnade.foundation.matching import matches_ids
-from colonnade.foundation.workers import Workers
+from colonnade.foundation.workers import HERE, Workers
 from colonnade.model import parts_to_open, prediction_of, read_model, receivers_scores, scores_csv
 from colonnade.protocol.predict import PREDICT, OpenedScores, PredictParty, PredictServer, prediction_digest
 from colonnade.protocol.tasks import Guard
-from colonnade.sites.preflight import try_folder
 from colonnade.sites.recipes import AnyGuard, JobAccount, Recipe
 from colonnade.sites.site import SCORES, SITE, Site
 
@@ -41,7 +41,6 @@ class PredictRecipe(Recipe):
             raise StudyError(f"the model of {site.folder.name}/{SITE} cannot be scored by: {error}") from None
         self.require_part(self.prediction.parties)
         self._task: PredictParty | None = None
-        self._table: Table | None = None
 
     @property
     def terms(self) -> str:
@@ -72,11 +71,10 @@ class PredictRecipe(Recipe):
     def source(self) -> Source:
         return self.site.source_of(self.site.asked)
 
-    def table(self) -> Table:
-        """The records to score."""
+    def table(self, workers: Workers = HERE) -> Table:
         party, parties = self.site.party, self.prediction.parties
         matched = matches_ids(self.site.study.alignment, parties)
-        return self.source.read(party, self.prediction.columns[party], matched=matched)
+        return self.source.read(party, self.prediction.columns[party], workers, matched=matched)
 
     def prepare(self, guard: AnyGuard) -> AnyGuard:
         if self.site.party == self.prediction.receiver:
@@ -85,16 +83,11 @@ class PredictRecipe(Recipe):
         return super().prepare(guard)
 
     def party_task(self, guard: Guard, workers: Workers) -> PredictParty:
-        def read() -> Table:
-            self._table = self.table()
-            self.notes = self._table.notes()
-            return self._table
-
         self._task = PredictParty(
             self.site.party,
             self.prediction,
             self.site.study.alignment,
-            read,
+            partial(self.read, workers),
             lambda table: parts_to_open(table, self.public),
             guard,
             self.public.study,
@@ -108,8 +101,7 @@ class PredictRecipe(Recipe):
         assert self._table is not None
         place, found = self.site.folder / file_of(session), receivers_scores(self.public, self._table, opened)
         try:
-            with places(place) as (file,):
-                file.write(scores_csv(self.public, found, self.source.id_name).encode())
+            put(place, scores_csv(self.public, found, self.source.id_name).encode())
         except StudyError as error:
             raise SiteError(f"the scores were opened and could not be kept here: {error}") from None
         self.file = place

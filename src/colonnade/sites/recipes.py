@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -17,15 +18,14 @@ from colonnade.consent.guard import ConsentGuard, PolicyGuard
 from colonnade.data.sources import Source
 from colonnade.data.table import Table
 from colonnade.foundation.errors import SiteError, StudyError
-from colonnade.foundation.files import Place, keep_release, places
+from colonnade.foundation.files import Place, keep_release, put, telling
 from colonnade.foundation.sections import Section
-from colonnade.foundation.workers import Workers
+from colonnade.foundation.workers import HERE, Workers
 from colonnade.mechanism.release import ReleaseRecord, write_release
 from colonnade.planning.query import KEPT_NAME
 from colonnade.planning.session_plan import SessionPlan
 from colonnade.protocol.fit import FIT, FitParty, FitServer
 from colonnade.protocol.tasks import Guard, PartyTask, ServerTask, SessionKind
-from colonnade.sites.preflight import try_releases
 from colonnade.sites.site import PARTY, RELEASE, SITE, STARTUP, Site, find_site, read_sites
 from colonnade.study import StudySpec
 from colonnade.transport.evidence import EvidenceFolder, destroy_expired, read_key
@@ -66,6 +66,7 @@ class Recipe(ABC):
         """This party's data by content, where its ledger asks for it."""
         self.notes: list[str] = []
         """What this party's people should know of how their records were read."""
+        self._table: Table | None = None
 
     def require_asked(self, section: Section, *keys: str) -> None:
         """Refuse a section of the site's file that does not say what is asked for."""
@@ -118,6 +119,16 @@ class Recipe(ABC):
         return None if data is None else lambda: bytes.fromhex(data.digest)
 
     @abstractmethod
+    def table(self, workers: Workers = HERE) -> Table:
+        """The party's records, as the session takes them."""
+
+    def read(self, workers: Workers) -> Table:
+        """The same, of which the party's people are told."""
+        self._table = self.table(workers)
+        self.notes = self._table.notes()
+        return self._table
+
+    @abstractmethod
     def party_task(self, guard: Guard, workers: Workers) -> PartyTask:
         """A party's part."""
 
@@ -135,7 +146,6 @@ class FitRecipe(Recipe):
     def __init__(self, site: Site) -> None:
         super().__init__(site)
         self._flaw = ""
-        self._table: Table | None = None
         self._fetched = True
 
     @property
@@ -143,12 +153,11 @@ class FitRecipe(Recipe):
         """Whose agreement the session has."""
         return self.site.study
 
-    def table(self, workers: Workers) -> Table:
-        """The party's records, as the session takes them."""
+    def table(self, workers: Workers = HERE) -> Table:
         return self.site.table(workers)
 
     def server_task(self, job: str, run: Path) -> FitServer:
-        try_releases(self.site)
+        self.site.try_releases()
 
         def keep(release: ReleaseRecord) -> None:
             # The coordinator's copy first: whatever happens to ours, it can be fetched.
@@ -176,16 +185,11 @@ class FitRecipe(Recipe):
         return JobAccount(f"{sentence}, and every party has the release", self._fetched, facts=facts, aside=self._flaw)
 
     def prepare(self, guard: AnyGuard) -> AnyGuard:
-        try_releases(self.site)
+        self.site.try_releases()
         return super().prepare(guard)
 
     def party_task(self, guard: Guard, workers: Workers) -> FitParty:
-        study = self.study
-
-        def read() -> Table:
-            self._table = self.table(workers)
-            self.notes = self._table.notes()
-            return self._table
+        study, read = self.study, partial(self.read, workers)
 
         def keep(release: ReleaseRecord) -> None:
             if self._table is not None:
@@ -224,18 +228,15 @@ def _kept(place: Path, content: bytes, write: Callable[[Path, bytes], Path] = ke
 
 def _write_over(place: Path, content: bytes) -> Path:
     """The copy in the job's own folder, which is fetched by its name."""
-    with places(Place(place, force=True)) as (file,):
-        file.write(content)
+    put(Place(place, force=True), content)
     return place
 
 
 def open_evidence(site: Site, task: PartyTask, now: float) -> EvidenceFolder:
     """Where the next session's evidence goes; what was kept long enough is destroyed first."""
     policy, root = site.policy(), site.folder / STARTUP / "rootCA.pem"
-    try:
+    with telling("old evidence cannot be destroyed", SiteError):
         destroy_expired(site.evidence, policy.evidence_days, now)
-    except OSError as error:
-        raise SiteError(f"old evidence cannot be destroyed: {(error.strerror or str(error)).lower()}") from None
     facts = {
         "party": task.name,
         "terms": task.terms,
@@ -244,5 +245,5 @@ def open_evidence(site: Site, task: PartyTask, now: float) -> EvidenceFolder:
         "auditors": list(site.study.agreement.auditors),
         "began": datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds"),
     }
-    key, authority = read_key(site.evidence_key), root.read_bytes() if root.is_file() else b""
+    key, authority = read_key(site.evidence_key, make=True), root.read_bytes() if root.is_file() else b""
     return EvidenceFolder(site.evidence, key, facts, keep_traffic=policy.keep_traffic, authority=authority)

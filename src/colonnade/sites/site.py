@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from colonnade.consent.guard import ConsentGuard, PolicyGuard, open_guard
@@ -12,7 +12,8 @@ from colonnade.consent.ledger import open_ledger
 from colonnade.consent.policy import Approvals, Policy, check_approvals, read_policy
 from colonnade.data.sources import Source
 from colonnade.data.table import Table
-from colonnade.foundation.errors import PolicyError, StudyError
+from colonnade.foundation.errors import LedgerError, PolicyError, StudyError
+from colonnade.foundation.files import try_folder
 from colonnade.foundation.parts import local_path
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.sections import Section, read_toml
@@ -53,7 +54,7 @@ class Site:
     content: Section
     asked: Section
     """The section [prediction]; `prediction_request` reads it."""
-    evaluated: Section = field(default_factory=lambda: Section({}, "[evaluation]", StudyError))
+    evaluated: Section
     """The section [evaluation]; `evaluation_request` reads it."""
 
     @property
@@ -171,6 +172,34 @@ class Site:
     def approvals(self) -> Approvals:
         """What people approved here for one session each."""
         return Approvals(self.folder)
+
+    def try_releases(self) -> None:
+        """Show that releases can be written."""
+        try_folder(self.releases, f"the releases of {self.folder.name}/{SITE}")
+
+    def get_ready(self, approved: list[str]) -> list[str]:
+        """Raise what would refuse every session of a party; what its people should know otherwise."""
+        check_approvals(approved)
+        guard, _ = self.guard()
+        self.try_releases()
+        with self.open_workers():
+            table = self.table()
+        # Whoever approves decides with what is not as declared in mind: no partner hears of it.
+        notes = table.notes()
+        agreement, aligned = self.study.agreement, self.study.aligned
+        try:
+            if not isinstance(guard, ConsentGuard):
+                guard.foresee(agreement, table.rows, aligned)
+            else:
+                guard.ledger.try_to_write()
+                # What a broken session left is settled by the next one, and may be void.
+                guard.foresee(agreement, table.rows, aligned, guard.pending(agreement.name))
+        except (PolicyError, LedgerError) as error:
+            if not self.asked.content:
+                raise
+            # A party whose budget is spent may still score records.
+            notes.append(f"a session would be refused: {error}")
+        return notes
 
     def approve(self, digest: str) -> None:
         """Leave an approval for one session; the id of a session that was is none."""

@@ -12,7 +12,9 @@ import platform
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
+from io import TextIOWrapper
 from pathlib import Path
 from typing import IO, Any
 
@@ -20,6 +22,7 @@ import msgspec
 from cryptography.fernet import Fernet, InvalidToken
 
 from colonnade.foundation.errors import ColonnadeError, SiteError
+from colonnade.foundation.files import append_durably, open_new, sync_file, telling, write_new
 from colonnade.foundation.names import is_visible
 from colonnade.protocol.coins import Opening
 from colonnade.protocol.evidence import HANDED_IN, WITHDRAWN, Kept, described, is_bulk
@@ -47,22 +50,12 @@ SHAPES = {
 HEXADECIMAL = frozenset(("session", "digest", "context", "value", "proof", "seed", "coin", "ids", "data", "auditor"))
 
 
-def new_key(path: Path) -> bytes:
-    """A fresh key in a file of its owner's."""
-    key = Fernet.generate_key()
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(key)
-        file.flush()
-        os.fsync(file.fileno())
-    return key
-
-
-def read_key(path: Path) -> bytes:
-    """The key in a file; it is made where there is none yet."""
-    try:
-        return path.read_bytes().strip() if path.exists() else new_key(path)
-    except OSError as error:
-        raise SiteError(f"the key of the evidence cannot be read or made: {(error.strerror or '').lower()}") from None
+def read_key(path: Path, *, make: bool = False) -> bytes:
+    """The key in a file; with `make` a fresh one where there is none yet."""
+    with telling("the key of the evidence cannot be read", SiteError):
+        if make and not path.exists():
+            write_new(path, Fernet.generate_key())
+        return path.read_bytes().strip()
 
 
 class EvidenceFolder:
@@ -87,10 +80,11 @@ class EvidenceFolder:
             if self._authority:
                 _write_durably(place / AUTHORITY, self._authority)
             _write_durably(place / SECRETS, Fernet(self._key).encrypt(secret.encode()))
-            self._record = os.fdopen(
-                os.open(place / RECORD, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8"
-            )
-            self._traffic = os.fdopen(os.open(place / TRAFFIC, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+            self._record = TextIOWrapper(open_new(place / RECORD), encoding="utf-8")
+            self._traffic = open_new(place / TRAFFIC)
+            # Names too must outlive the machine: those of the files, and the folder's own.
+            _sync(place)
+            _sync(self._root)
         self.place = place
         ran = {"format": FORMAT, "protocol": VERSION, "software": versions(), "computes": _computes()}
         self.note("session", {"session": session.hex(), **ran, **self._facts})
@@ -101,6 +95,7 @@ class EvidenceFolder:
         place = self._root / session.hex()
         with _kept():
             self.place.rename(place)
+            _sync(self._root)
         self.place = place
         self.note("named", {"session": session.hex()})
 
@@ -182,7 +177,7 @@ class EvidenceFolder:
             self._record.write(json.dumps(content, sort_keys=True) + "\n")
             self._record.flush()
             if sync:
-                os.fsync(self._record.fileno())
+                sync_file(self._record)
 
     @contextmanager
     def _or_no_more(self) -> Iterator[None]:
@@ -203,13 +198,8 @@ class EvidenceFolder:
         self._record = self._traffic = None
 
 
-@contextmanager
-def _kept() -> Iterator[None]:
-    """An error of the disk in one sentence."""
-    try:
-        yield
-    except OSError as error:
-        raise SiteError(f"evidence cannot be kept: {(error.strerror or str(error)).lower()}") from None
+_kept = partial(telling, "evidence cannot be kept", SiteError)
+"""An error of the disk in one sentence."""
 
 
 @dataclass(frozen=True)
@@ -225,9 +215,8 @@ class KeptEvidence:
     def read(cls, place: Path) -> KeptEvidence:
         path = place / RECORD
         try:
-            lines = path.read_text(encoding="utf-8").split("\n")
-        except OSError as error:
-            raise SiteError(f"{place} holds no evidence: {(error.strerror or str(error)).lower()}") from None
+            with telling(f"{place} holds no evidence", SiteError):
+                lines = path.read_text(encoding="utf-8").split("\n")
         except UnicodeDecodeError:
             raise SiteError(f"{path} cannot be read: it must be text in UTF-8") from None
         records, damaged = [], []
@@ -261,10 +250,7 @@ class KeptEvidence:
     def append(self, record: Mapping[str, Any]) -> None:
         """Note what became known after the session."""
         os.truncate(self.place / RECORD, _whole_lines(self.place / RECORD))
-        with (self.place / RECORD).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(record, sort_keys=True) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        append_durably(self.place / RECORD, json.dumps(record, sort_keys=True) + "\n")
 
     def opening(self, key: bytes) -> Opening:
         """The party's secrets; raises SiteError when they are destroyed, or the key is another."""
@@ -364,16 +350,12 @@ def _destroy(path: Path) -> None:
     if path.is_file():
         with path.open("r+b") as file:
             file.write(bytes(path.stat().st_size))
-            file.flush()
-            os.fsync(file.fileno())
+            sync_file(file)
         path.unlink()
 
 
 def _write_durably(path: Path, data: bytes) -> None:
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+    write_new(path, data)
     _sync(path.parent)
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
 from colonnade.foundation.errors import ProtocolError
-from colonnade.foundation.locks import lock_alone
+from colonnade.foundation.files import append_durably, lock_alone
 from colonnade.protocol.tasks import JournalEvent
 
 VOID, OPENED = "void", "opened"
@@ -33,15 +32,11 @@ class FileJournal:
 
     def note(self, session: str, event: JournalEvent) -> None:
         entry = {"time": self._clock().isoformat(timespec="seconds"), "session": session, "event": event.value}
-        with self.path.open("a", encoding="utf-8") as file:
-            # A crash may have left half a line.
-            file.write(("" if self._whole() else "\n") + json.dumps(entry) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        # A crash may have left half a line.
+        append_durably(self.path, ("" if self._whole() else "\n") + json.dumps(entry) + "\n")
 
     def _whole(self) -> bool:
-        size = self.path.stat().st_size
-        if not size:
+        if not self.path.exists() or not (size := self.path.stat().st_size):
             return True
         with self.path.open("rb") as file:
             file.seek(size - 1)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from colonnade.foundation.errors import SiteError
-from colonnade.foundation.locks import UNFIT, lock_alone
+from colonnade.foundation.files import UNFIT, lock_alone
 from tests.helpers.cli_study import write_study
 
 WITHOUT = "import sys; sys.modules['fcntl'] = None; from colonnade.cli import main; main()"
