@@ -57,9 +57,9 @@ class StudyError(ColonnadeError):
 class MistakesError(StudyError):
     """Several things are wrong in one study file; the message counts them, and has a line for each."""
 
-    def __init__(self, told: str, lines: Sequence[str] = ()) -> None:
+    def __init__(self, told: str, lines: Sequence[str] = (), paths: Sequence[KeyPath] = ()) -> None:
         super().__init__("\n".join([told, *lines]))
-        self.lines = tuple(lines)
+        self.lines, self.paths = tuple(lines), tuple(paths)
 
 
 class DataError(ColonnadeError):

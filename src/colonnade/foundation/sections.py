@@ -103,7 +103,7 @@ class Mistakes:
         if len(told) == 1:
             _, path, error = placed[0]
             raise type(error)(told[0]).at(*path)
-        raise MistakesError(f"{name or 'the study'} has {len(told)} mistakes", told)
+        raise MistakesError(f"{name or 'the study'} has {len(told)} mistakes", told, [path for _, path, _ in placed])
 
 
 @dataclass(frozen=True)
