@@ -107,7 +107,7 @@ def _float(value: int) -> float:
 
 def _kind(value: Any) -> type | None:
     """The first that it is of: a truth value is a whole number, and a time a day, too."""
-    return next((kind for kind in (bool, int, float, str, datetime, date) if isinstance(value, kind)), None)
+    return next((kind for kind in TYPES if isinstance(value, kind)), None)
 
 
 def select_from(frame: pl.DataFrame, how: Reading) -> pl.DataFrame:

@@ -146,7 +146,7 @@ class FitRecipe(Recipe):
     def __init__(self, site: Site) -> None:
         super().__init__(site)
         self._flaw = ""
-        self._fetched = True
+        self._fetched = False
 
     @property
     def study(self) -> StudySpec:
@@ -160,13 +160,14 @@ class FitRecipe(Recipe):
         self.site.try_releases()
 
         def keep(release: ReleaseRecord) -> None:
-            # The coordinator's copy first: whatever happens to ours, it can be fetched.
             content = write_release(release)
-            _, flaw = _kept(run / RELEASE, content, _write_over)
-            self._fetched = not flaw
-            if not flaw:
-                self.file, flaw = _kept(self._place(task.session), content)
-            self._flaw = flaw
+            try:
+                # The coordinator's copy first: whatever happens to ours, it can be fetched.
+                put(Place(run / RELEASE, force=True), content)
+                self._fetched = True
+                self.file = keep_release(self._place(task.session), content)
+            except StudyError as error:
+                self._flaw = str(error)
 
         task = FitServer(self.study.agreement, self.study.alignment, keep=keep)
         return task
@@ -216,20 +217,6 @@ class FitRecipe(Recipe):
 
     def sentence(self) -> str:
         return "; ".join([self.opened, *self.notes])
-
-
-def _kept(place: Path, content: bytes, write: Callable[[Path, bytes], Path] = keep_release) -> tuple[Path | None, str]:
-    """Where a file was written, or why it could not be."""
-    try:
-        return write(place, content), ""
-    except StudyError as error:
-        return None, str(error)
-
-
-def _write_over(place: Path, content: bytes) -> Path:
-    """The copy in the job's own folder, which is fetched by its name."""
-    put(Place(place, force=True), content)
-    return place
 
 
 def open_evidence(site: Site, task: PartyTask, now: float) -> EvidenceFolder:
