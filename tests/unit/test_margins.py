@@ -209,7 +209,7 @@ def test_enclosures_hold_just_beside_an_integer(beside: int) -> None:
     """exp(-x) 2^32 = k, and 2^-33 above or below it: what 64 bits of Taylor's series cannot tell apart."""
     with localcontext() as context:
         context.prec = 120
-        for k in range(2, 200):
+        for k in (*range(2, 100), *range(2_700_000_000, 4_290_000_000, 20_000_000)):
             x = -((k + beside * Decimal(2) ** -33) / 2**32).ln()
             low, high = exp_bounds(Fraction(x), 32)
             assert low <= k - (beside < 0) and high >= k + (beside > 0)
