@@ -47,7 +47,7 @@ from colonnade.mechanism.objective import (
     plain_layout,
     with_interactions,
 )
-from colonnade.mechanism.plan import BlockPlan, Offer, Terms, View, _spend_rest, plan_bottom_up, plan_top_down
+from colonnade.mechanism.plan import BlockPlan, Offer, Terms, View, _joint, _spend_rest, plan_bottom_up, plan_top_down
 from colonnade.mechanism.release import ReleasedBlock, ReleaseRecord
 from colonnade.mechanism.sampling import (
     Enclosure,
@@ -90,6 +90,14 @@ def test_a_computed_delta_is_raised_by_what_floats_may_lack(deviation: float, ep
     margin = ndtr(near) * (near**2 + far**2 + epsilon + 8) * 2.0**-50
     found = accounting._delta(deviation, epsilon) - (ndtr(near) - exp(epsilon + log_ndtr(far)))
     assert found == pytest.approx(margin, rel=1e-2)
+
+
+def test_cross_party_rates_count_once_unless_it_is_said() -> None:
+    """x y of two parties moves by 2, and by 3 where part of its noise is known."""
+    layout = signed_layout([1, 1], label=None)
+    block = Block(("A", "B"), Role.FEATURE, np.array([[1, 2]]), np.ones(1))
+    for more, known in (((), 2.0), ((None, 1.5), 3.0)):
+        assert _joint(layout, [block], [1.0], Terms(Task.LINEAR), *more) == pytest.approx(known, rel=1e-6)
 
 
 def test_what_accounting_found_is_raised_by_a_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -255,7 +255,9 @@ def test_bytes_that_are_expected_hold_the_submission_and_sealed_words() -> None:
 
 def test_a_forecast_of_the_papers_calibration_has_its_own_epsilon() -> None:
     paper = agreement_of(2, calibration=Calibration.PAPER)
-    assert foretold(paper, 1000)[0] == plan_session(paper, 1000, bytes(32)).plan.epsilon
+    offered = agreement_of(2, epsilon=None, offers={"p0": Offer(1.0), "p1": Offer(0.5)})
+    for terms in (paper, offered):
+        assert foretold(terms, 1000)[0] == plan_session(terms, 1000, bytes(32)).plan.epsilon
 
 
 def test_needs_of_products_of_three_owners() -> None:
