@@ -14,7 +14,7 @@ from colonnade.consent import guard
 from colonnade.consent.entries import Booking, DataSet
 from colonnade.consent.guard import PolicyGuard, _lowered, foresee
 from colonnade.consent.ledger import Ledger
-from colonnade.consent.policy import Approvals, Policy, policy_from
+from colonnade.consent.policy import Approvals, Policy, check_approvals, policy_from, read_policy
 from colonnade.consent.shared_ledger import SharedLedger
 from colonnade.foundation.errors import LedgerError, PolicyError
 from colonnade.mechanism.composition import Cap, Charge
@@ -192,3 +192,26 @@ def test_a_table_of_this_version_or_the_one_before_is_read(database: Callable[[S
 def test_a_database_that_may_lose_what_it_committed_is_refused(database: Callable[[Stub], SharedLedger]) -> None:
     with pytest.raises(LedgerError):
         _ = database(Stub(None, settings="off")).exists
+
+
+def test_a_booking_says_what_could_be_told_where_that_is_anything() -> None:
+    plain = booking("ab", DataSet("a.csv", "d" * 64))
+    assert "bits_told" not in plain.to() and "zcdp" not in plain.to()["charge"]
+    assert replace(plain, bits_told=5).to()["bits_told"] == 5
+
+
+def test_approvals_have_16_characters_of_a_digest() -> None:
+    check_approvals(["0123456789abcdef", "F" * 64])
+    for given in ("0123456789abcde", "0123456789abcdeg", "f" * 65):
+        with pytest.raises(PolicyError):
+            check_approvals([given])
+
+
+def test_a_policy_is_no_longer_than_a_megabyte(tmp_path: Path) -> None:
+    text = '[policy]\nparty = "a"\npartners = ["*"]\n[session]\nepsilon = 1\n[total]\nepsilon = 1\n#'
+    path = tmp_path / "policy.toml"
+    path.write_text(text + " " * ((1 << 20) - len(text)))
+    assert read_policy(path).party == "a"
+    path.write_text(text + " " * ((1 << 20) - len(text) + 1))
+    with pytest.raises(PolicyError):
+        read_policy(path)

@@ -95,6 +95,7 @@ def test_grids_that_are_tried_leave_more_and_more_to_the_products_error() -> Non
 
     def refuse(needs: ProductNeeds) -> ProductSizes:
         tried.append((needs.bound, needs.share))
+        assert needs.columns == plan.layout.width - 1
         raise ProductError("no")
 
     with pytest.raises(ProductError):
@@ -187,7 +188,8 @@ def test_made_columns_are_kept_where_they_are_few(monkeypatch: pytest.MonkeyPatc
         made.append(len(rows))
         return rows * np.int16(2)
 
-    for kept, calls in ((20, [5]), (19, [2, 3])):
+    monkeypatch.setattr(integers, "MADE_AT_ONCE", 2)
+    for kept, calls in ((20, [2, 2, 1]), (19, [2, 3])):
         monkeypatch.setattr(integers, "LARGEST_KEPT", kept)
         made.clear()
         store = _MadeRows(Ones(), make, 1)  # type: ignore[arg-type]

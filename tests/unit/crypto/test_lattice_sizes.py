@@ -93,13 +93,13 @@ def test_widths_of_keys_that_are_only_proved(monkeypatch: pytest.MonkeyPatch) ->
 
     def noted(dimension: int, modulus_bits: int, secret: float, error: float) -> float:
         seen.append((secret, error))
-        return 200.0
+        return 250.9 - 50 * len(seen)
 
     monkeypatch.setattr(parameters, "key_bits", noted)
     rows, bound, hints, noise = 1000, 15, 12, 1e7
     tau, own = proved_tau(rows), 2 * ceil(9 * sqrt((1024 + 4 * sqrt(2048)) * 42.5))
     assert tau == 2 * ceil(9 * sqrt((3048 / 2 + 4 * sqrt(3048)) * 10.5))
-    assert proved_security(40, rows, bound, hints, noise) == 200
+    assert proved_security(40, rows, bound, hints, noise) == 150
     of_rho = 2048 * (tau**2 + 4) * 42.5 / noise**2
     of_s = (rows * 225 * 10.5 + 2048 * (225 * 10.5 + own**2)) / noise**2
     wide, sealing = (sqrt(2 * (1 + hints * share)) for share in (of_rho, of_s))

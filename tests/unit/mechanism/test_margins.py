@@ -14,27 +14,39 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr, ndtri
 
-from colonnade.foundation.errors import PrivacyError, StudyError
+from colonnade.foundation.errors import LedgerError, PrivacyError, StudyError
 from colonnade.foundation.names import ColumnRef
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Categorical, Numeric, Schema
 from colonnade.mechanism import accounting, defects, monomials, noise, objective, sampling
 from colonnade.mechanism import plan as plan_module
-from colonnade.mechanism.composition import Cap, rho_of_pure
+from colonnade.mechanism.accounting import Guarantee
+from colonnade.mechanism.composition import Cap, Charge, Rule, Spent, _pair, _rho_within, rho_of_pure, total
 from colonnade.mechanism.declared import DeclaredObjective, declared_layout, declared_terms
 from colonnade.mechanism.defects import epsilon_in_spite
-from colonnade.mechanism.dissection import Block, _distinct
+from colonnade.mechanism.dissection import Block, _distinct, _steps
 from colonnade.mechanism.moments import Distribution, Encoding, Floats, Role
 from colonnade.mechanism.monomials import _Groups, _is_rounded, _largest, monomial_sensitivity
 from colonnade.mechanism.noise import _above, _below
 from colonnade.mechanism.objective import (
+    Objective,
     Task,
     _count_products,
     _products,
     plain_layout,
     with_interactions,
 )
-from colonnade.mechanism.plan import Offer, Terms, View, _joint, _spend_rest, plan_bottom_up
+from colonnade.mechanism.plan import (
+    Offer,
+    Terms,
+    View,
+    _coarse,
+    _joint,
+    _spend_rest,
+    _square_slack,
+    _worst,
+    plan_bottom_up,
+)
 from colonnade.mechanism.release import ReleasedBlock, ReleaseRecord
 from colonnade.mechanism.sampling import (
     Enclosure,
@@ -402,3 +414,63 @@ def test_boxes_are_split_as_long_as_they_are_few(monkeypatch: pytest.MonkeyPatch
     for boxes, bound in ((1, 3.0), (2, 2.75)):
         monkeypatch.setattr(monomials, "MOST_BOXES", boxes)
         assert _largest(groups, Distribution.LAPLACE) == bound
+
+
+def test_steps_of_tables_of_levels() -> None:
+    """The least power of four that is no less than the cells: of one level 0, of 3 one, of 3 times 2 two."""
+    levels = [("A", Encoding.SIMPLEX, count, Role.FEATURE) for count in (3, 2)]
+    layout = layout_from([*levels, ("A", *LABEL)])
+    factors = np.array([[0, 6], [0, 1], [0, 4], [1, 4], [6, 1]])
+    assert _steps(Objective(layout, factors, np.ones(5))).tolist() == [0, 1, 1, 2, 1]
+    assert layout.alone_of(factors).tolist() == [0, 1, 2]
+    assert layout.find("a1", column=True) == (1, None) and layout.find("a1_1") == (1, 1)
+
+
+def test_small_weights_move_little() -> None:
+    """Of levels 1 to 3 the first is summed at a tenth, and so is a number by itself."""
+    layout = layout_from([("A", Encoding.SIMPLEX, 3, Role.FEATURE), ("A", *SIGNED), ("A", *LABEL)])
+    layout = replace(layout, any_terms=True)
+    for term, known in (((0, 1), 0.1), ((0, 4), 0.2), ((4, 4), 0.1)):
+        block = Block(("A",), Role.FEATURE, np.array([term]), np.array([0.1]))
+        assert monomial_sensitivity(layout, [(block, 1.0)], Distribution.LAPLACE) == pytest.approx(known, rel=1e-6)
+
+
+def test_slack_of_a_square_is_raised_by_a_part_of_itself() -> None:
+    layout, terms = signed_layout([2], label=0), Terms(Task.LINEAR, collusion=0, bound=7)
+    block = Block(("A",), Role.FEATURE, np.array([[1, 1]]), np.ones(1))
+    assert _square_slack(layout, [(block, 1.0)], terms) == pytest.approx(1.25 / 49 * (1 + 2.0**-40), rel=1e-14)
+
+
+def test_of_several_views_the_worst_counts() -> None:
+    views = {
+        View.OUTSIDER: Guarantee(1.0, 1e-6, Fraction(1, 10)),
+        View.SERVER: Guarantee(2.0, 1e-6, Fraction(1, 100)),
+        View.PARTY: None,
+    }
+    assert _worst(views) == Guarantee(2.0, 1e-6, Fraction(1, 10))
+    part = Guarantee(0.5, 1e-6, Fraction(1, 1000), dominated=False)
+    assert _worst({**views, View.PARTY: part}) == replace(part, epsilon=2.0)
+
+
+@pytest.mark.parametrize("value", [Fraction(1, 3), Fraction(10**9 + 1), Fraction(1), Fraction(10**20 + 1, 10**30)])
+def test_scales_are_rounded_up_to_24_bits(value: Fraction) -> None:
+    found = _coarse(value)
+    assert value <= found <= value * (1 + Fraction(1, 2**23))
+    odd = found.numerator // (found.numerator & -found.numerator)
+    assert odd.bit_length() <= 24 and found.denominator.bit_count() == 1
+
+
+def test_1024_sessions_share_the_slack_and_no_more() -> None:
+    cap, nothing = Cap(1.0, 1e-6), Charge(0.0, 0.0, 0.0)
+    assert _rho_within(cap, Rule.RHO, [nothing] * 1024, "people")
+    with pytest.raises(LedgerError):
+        _rho_within(cap, Rule.RHO, [nothing] * 1025, "people")
+    assert total(Cap(1.0, 1e-6, Rule.ZCDP), Rule.ZCDP, [nothing] * 2) == Spent(2, 0.0, 0.0, Rule.ZCDP)
+    assert _pair(1.0, 0.0) == "epsilon=1" and _pair(1.0, 0.5) == "epsilon=1 at delta=0.5"
+
+
+def test_a_slack_of_half_leaves_nothing_to_read() -> None:
+    for slack in (Fraction(1, 2), Fraction(3, 5)):
+        with pytest.raises(PrivacyError):
+            accounting.epsilon_of_rho(Fraction(1), 1e-6, slack)
+    assert accounting.epsilon_of_rho(Fraction(1), 1e-6, Fraction(2, 5)) > 1
