@@ -157,7 +157,7 @@ def check_party(
                 found.append(CheckItem(party, own.unplaced > most[name], told, _answer(own, name == label)))
         found += _ids(party, table, strict) + _little(party, again)
     except ColonnadeError as error:
-        return [*found, CheckItem(party, True, str(error).removeprefix(f"party {party}: "))], None
+        return [*found, CheckItem(party, True, error.told)], None
     return found, table
 
 
@@ -257,7 +257,7 @@ def _ids(party: str, table: Table, strict: bool) -> list[CheckItem]:
     """Rows that ids cannot tell apart, and what other parties' ids may not have."""
     found, left, rows = list[CheckItem](), table.left_out, table.left_out.rows or table.seen
     if left.merged:
-        found.append(CheckItem(party, True, str(left.refusal(party)).removeprefix(f"party {party}: ")))
+        found.append(CheckItem(party, True, left.refusal(party).told))
     for many, told in ((left.repeated - len(left.merged), "repeat an id"), (left.missing, "have no id")):
         if many > 0:
             fault, write = ONE_IN * left.count > rows or strict, f"[party.{party}.people]" if "repeat" in told else ""

@@ -19,11 +19,12 @@ from colonnade.data.ids import require_same_forms
 from colonnade.data.sources import FileSource, Source
 from colonnade.data.table import Table
 from colonnade.foundation.errors import StudyError
+from colonnade.foundation.files import Place
 from colonnade.foundation.matching import matches_ids
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.workers import HERE, Workers
 from colonnade.mechanism.composition import Spent
-from colonnade.mechanism.release import ReleaseRecord
+from colonnade.mechanism.release import ReleaseRecord, write_release
 from colonnade.model import PublicModel, Scores, parts_to_open, prediction_of, receivers_scores
 from colonnade.planning.agreement import Agreement
 from colonnade.planning.prediction import Prediction
@@ -68,6 +69,8 @@ class Observer:
 
     ask: Ask | None = None
     """Asks a person about a plan, where there is one to ask."""
+    file: Place | None = None
+    """Where the release appears."""
 
     def step(self, name: str, share: float) -> None:
         """So much of a step is done."""
@@ -79,7 +82,9 @@ class Observer:
         """A party's records were read; for its own eyes."""
 
     def opened(self, release: ReleaseRecord) -> None:
-        """The release, as soon as it is open, before anything else can go wrong: the budget is spent."""
+        """Write the release as soon as it is open, before anything else can go wrong: the budget is spent."""
+        if self.file is not None:
+            self.file.write(write_release(release))
 
 
 PLAIN, UNSEEN = RunOptions(), Observer()
@@ -255,6 +260,8 @@ def predict(
     prediction = prediction_of(model, study.agreement.schema, receiver, study.agreement.ids)
     sources = {name: study.sources[name] for name in prediction.parties}
     for name, given in (data or {}).items():
+        if name not in sources:
+            raise StudyError(f"data names parties whose columns are scored, {', '.join(sources)}, got {name!r}")
         sources[name] = sources[name].given(name, given, prediction.columns[name])
     guards, aligned = _guards(sources, options.approved, observer.ask), matches_ids(study.alignment, prediction.parties)
 

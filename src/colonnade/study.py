@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from colonnade.crypto.backends import BACKENDS
 from colonnade.data.sources import DataSource, FileSource, Source, read_address
 from colonnade.data.written import PLAIN, Written, written_from
 from colonnade.foundation.columns import DROP, Aggregate
-from colonnade.foundation.errors import KeyPath, PrivacyError, SchemaError, StudyError
-from colonnade.foundation.matching import HYBRID, NONE, PSI, IdTerms, matches_ids
-from colonnade.foundation.names import ColumnRef, Names, require_name
+from colonnade.foundation.errors import KeyPath, SchemaError, StudyError
+from colonnade.foundation.matching import AS_THEY_ARE, HYBRID, NONE, PSI, matches_ids
+from colonnade.foundation.names import ColumnRef, Names
 from colonnade.foundation.parts import local_path
 from colonnade.foundation.schema import Column, Schema, column_from, derive_columns, require_party, require_people
 from colonnade.foundation.sections import Mistakes, Section, parse_toml, read_text
 from colonnade.foundation.shown import OPEN, shown
 from colonnade.mechanism.accounting import check_epsilon
 from colonnade.mechanism.moments import Layout
-from colonnade.mechanism.objective import Calibration, Purpose, Task, layout_of, with_interactions, with_sums
+from colonnade.mechanism.objective import Calibration, layout_of, with_interactions, with_sums
 from colonnade.mechanism.plan import Offer, Terms
-from colonnade.planning.agreement import PROOFS, Agreement, Organisation, reason_of
-from colonnade.planning.query import ASKED
+from colonnade.planning.agreement import STATED, Agreement, Organisation
 from colonnade.planning.session_plan import SessionPlan, plan_session
 
 if TYPE_CHECKING:
@@ -318,18 +316,16 @@ class _Reader:
     def _terms(self, terms: Section) -> dict[str, Any]:
         """What [study] says of the agreement; a missing key is a mistake of its own."""
         out: dict[str, Any] = {}
-        for key, read in TERMS.items():
-            if key in NEEDED and key not in terms and ("study",) in self._misspelt:
-                continue
-            with self._mistakes.at("study", key):
-                if key in NEEDED:
-                    terms.need(key)
-                    _require_closed(terms, key)
-                out[key] = read(terms)
-                if key == "collusion" and key not in terms:
-                    out[key] = int(len(self._columns) > 1)
-                elif key == "id_form":
-                    out["ids"] = IdTerms(out.pop(key), self._parts())
+        for name, (key, read) in STATED.items():
+            with self._mistakes.at("study", name):
+                if name in NEEDED and (name in terms or ("study",) not in self._misspelt):
+                    terms.need(name)
+                    _require_closed(terms, name)
+                if name in terms:
+                    out[key] = read(terms, name)
+        out.setdefault("collusion", int(len(self._columns) > 1))
+        with self._mistakes.at("study", "id_form"):
+            out["ids"] = replace(out.get("ids", AS_THEY_ARE), parts=self._parts())
         return out
 
     def _check_whole(self, terms: Section, parties: Section) -> None:
@@ -365,18 +361,6 @@ class _Reader:
                 Terms(agreement.task, collusion=agreement.collusion).check(layout, ())
             with note.at("study", "delta"):
                 Terms(agreement.task, agreement.calibration, agreement.delta, 0).check(layout, ())
-
-
-def _texts(key: str) -> Callable[[Section], tuple[str, ...]]:
-    return lambda terms: terms.texts(key) if key in terms else ()
-
-
-def _number(key: str) -> Callable[[Section], float | None]:
-    return lambda terms: terms.number(key) if key in terms else None
-
-
-def _chosen(key: str, kind: type[T], default: str | None = None) -> Callable[[Section], T]:
-    return lambda terms: kind(terms.choice(key, [one.value for one in kind], default))
 
 
 def _columns_of(agreement: Agreement) -> Layout:
@@ -434,24 +418,6 @@ def _named(party: Mapping[str, Any]) -> list[str]:
     return [*_keys(party.get("columns")), *_keys(party.get("derived"))]
 
 
-def _objective(terms: Section) -> str:
-    found = terms.content.get("objective", "")
-    if not isinstance(found, str) or ("objective" in terms and not found.strip()):
-        raise StudyError(f'[study] objective must be a polynomial such as "(y - w * x)^2", got {shown(found)}')
-    return found
-
-
-def _interactions(terms: Section) -> tuple[tuple[str, ...], ...]:
-    found = terms.content.get("interactions", [])
-    if not isinstance(found, list) or not all(
-        isinstance(columns, list) and all(isinstance(text, str) for text in columns) for columns in found
-    ):
-        raise StudyError(
-            f'[study] interactions must be a list of lists ["party.column", "party.column"], got {shown(found)}'
-        )
-    return tuple(tuple(columns) for columns in found)
-
-
 def _keys(table: object) -> list[str]:
     return list(table) if isinstance(table, Mapping) else []
 
@@ -459,13 +425,6 @@ def _keys(table: object) -> list[str]:
 def _require_closed(section: Section, key: str) -> None:
     if section.content[key] == OPEN:
         raise StudyError(f'{section.where} {key} still has the "?" of a draft')
-
-
-def _delta(terms: Section) -> float:
-    delta = terms.number("delta", 0.0)
-    if not 0 <= delta < 1:
-        raise PrivacyError(f"delta must lie in [0, 1), got delta={delta}")
-    return delta
 
 
 def id_column(party: Section) -> str | tuple[str, ...] | None:
@@ -498,22 +457,6 @@ def _alignment(terms: Section) -> str:
 
     require_post_quantum()
     return HYBRID
-
-
-def _pairs(terms: Section, key: str, form: str) -> tuple[tuple[str, str], ...]:
-    found = terms.content.get(key, [])
-    if not isinstance(found, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in found):
-        raise StudyError(f"[study] {key} must be a list of pairs {form}, got {shown(found)}")
-    return tuple((str(a), str(b)) for a, b in found)
-
-
-def _class_share(terms: Section) -> tuple[float, ...]:
-    """One share, or the two that it lies between; the agreement checks that they are shares."""
-    found = terms.content.get("class_share", [])
-    ends = found if isinstance(found, list) else [found, found]
-    if not all(isinstance(end, (int, float)) and not isinstance(end, bool) for end in ends):
-        raise StudyError(f"[study] class_share must be a number or a list of two, got {shown(found)}")
-    return tuple(map(float, ends))
 
 
 def read_source(party: Section, folder: Path) -> DataSource | None:
@@ -549,30 +492,4 @@ def offer_of(epsilon: Any, split: Mapping[str, Any], where: str) -> Offer:
     return Offer(total, parts.pop("own", None), parts)
 
 
-TERMS: Mapping[str, Callable[[Section], Any]] = {
-    "name": lambda terms: require_name("a study's name", terms.text("name"), StudyError),
-    "task": _chosen("task", Task),
-    "label": lambda terms: terms.text("label"),
-    "epsilon": lambda terms: check_epsilon(terms.content["epsilon"]) if "epsilon" in terms else None,
-    "delta": _delta,
-    "collusion": lambda terms: terms.whole("collusion", 0),
-    "calibration": _chosen("calibration", Calibration, Calibration.EXACT.value),
-    "product": lambda terms: BACKENDS.named(terms.content.get("product", "lattice")),
-    "release": lambda terms: terms.choice("release", ASKED, "auto"),
-    "label_square": lambda terms: terms.flag("label_square"),
-    "pairs": lambda terms: _pairs(terms, "pairs", '["column", "column"]'),
-    "impossible": lambda terms: _pairs(terms, "impossible", '["column=level", "column=level"]'),
-    "interactions": _interactions,
-    "order": lambda terms: terms.whole("order", 2),
-    "interval": _number("interval"),
-    "ball": _number("ball"),
-    "objective": _objective,
-    "parameters": _texts("parameters"),
-    "purpose": _chosen("purpose", Purpose, "label"),
-    "id_form": _texts("id_form"),
-    "reason": lambda terms: reason_of(terms.text("reason")) if "reason" in terms else "",
-    "proofs": lambda terms: terms.choice("proofs", PROOFS) if "proofs" in terms else "",
-    "class_share": _class_share,
-}
-"""What [study] says of the agreement, and how each key is read."""
-STUDY_KEYS = (*TERMS, "alignment", "post_quantum", "numeric", "rows")
+STUDY_KEYS = (*STATED, "alignment", "post_quantum", "numeric", "rows")

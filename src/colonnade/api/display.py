@@ -7,15 +7,11 @@ import os
 import shutil
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
-
-from colonnade.foundation.errors import StudyError
-from colonnade.foundation.files import Place
-from colonnade.foundation.parts import local_path
 
 if TYPE_CHECKING:
     import polars as pl
@@ -76,36 +72,29 @@ class Framed(Shown):
         return self.answer.tables[0].frame
 
 
-def place_of(path: PathLike, force: bool) -> Place:
-    """Where a release will appear; what it cost cannot be had again, so none is overwritten unless a person says so."""
-    place = local_path(os.fspath(path))
-    if not force and os.path.lexists(place) and not place.is_dir():
-        raise StudyError(f"{place} is here already: a release is not overwritten unless force=True is given")
-    return Place(place, new=not force, force=force)
-
-
 def warn_of(table: Table) -> None:
     """Warn of what is not as declared, and of which the declaration does not say what follows."""
     for note in table.surprises():
         warn_user(f"party {table.party}: {note}")
 
 
-_SILENT: ContextVar[bool] = ContextVar("silent", default=False)
+_TOLD: ContextVar[Callable[[str], object] | None] = ContextVar("told", default=None)
 
 
 @contextmanager
-def silent() -> Iterator[None]:
-    """Within this context no warning is given: a command or a page shows the notes of its answer in its own way."""
-    token = _SILENT.set(True)
+def telling(tell: Callable[[str], object] = str) -> Iterator[None]:
+    """Within this context warnings are told so; by default nowhere, for who has the answer shows its notes."""
+    token = _TOLD.set(tell)
     try:
         yield
     finally:
-        _SILENT.reset(token)
+        _TOLD.reset(token)
 
 
 def warn_user(note: str, kind: type[Warning] = UserWarning) -> None:
     """A warning at the user's own line, however deep in the package it is given."""
-    if _SILENT.get():
+    if (tell := _TOLD.get()) is not None:
+        tell(note)
         return
     depth, frame = 1, sys._getframe()
     while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).startswith("colonnade."):

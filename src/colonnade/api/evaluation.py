@@ -8,6 +8,7 @@ from colonnade.api.display import Framed
 
 if TYPE_CHECKING:
     from colonnade.report.results import Answer
+    from colonnade.runs import FittedStudy
 
 
 class ModelEvaluation(Framed):
@@ -20,8 +21,10 @@ class ModelEvaluation(Framed):
     frame : polars.DataFrame
         One line for each measure: its value, a 95% interval about these very records, and the trivial answer's. What
         is not estimable is null.
+    ran : colonnade.runs.FittedStudy
+        The session, with what each party's data has spent.
     """
 
-    def __init__(self, answer: Answer, n: int) -> None:
+    def __init__(self, answer: Answer, n: int, ran: FittedStudy) -> None:
         super().__init__(answer)
-        self.n = n
+        self.n, self.ran = n, ran

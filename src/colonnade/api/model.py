@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -73,7 +72,7 @@ class Model(Shown):
         path : str or path
             A file that `save`, `colonnade fit --model` or `colonnade solve --out` wrote.
         """
-        return cls(read_model(read_whole(local_path(os.fspath(path)), "model")))
+        return cls(read_model(read_whole(local_path(path), "model")))
 
     @classmethod
     def load(cls, path: PathLike) -> Model:
@@ -83,7 +82,7 @@ class Model(Shown):
 
     def save(self, path: PathLike) -> None:
         """Write the model to a file; one that is there is replaced, unless it is a release."""
-        with places(local_path(os.fspath(path))) as (file,):
+        with places(local_path(path)) as (file,):
             file.write(write_model(self.public))
 
     @property
@@ -150,36 +149,37 @@ class Model(Shown):
     @property
     def coef(self) -> Any:
         """The estimates of `params` by feature; of several classes a dict for each of them."""
-        return self._in_units(0)
+        return self._column()
 
     @property
     def coef_encoded(self) -> Any:
         """Coefficients as the model has them: a number counts from -1 to 1 over its declared range."""
-        return self._by_class(lambda row, b: dict(zip(self.features, row, strict=True)))
+        return self._column(coded=True)
 
     @property
     def intercept(self) -> Any:
         """The constant in the units of the data; of several classes one for each."""
-        return self._in_units(1)
-
-    def _in_units(self, part: int) -> Any:
-        from colonnade.report.answers.coefficients import units_of
-
-        if self.public.interactions:
-            raise StudyError("a model with products of columns has coefficients as coded alone: coef_encoded")
-        units = units_of(self.public)
-        return self._by_class(lambda row, b: units.convert(self.features, row, b)[part])
+        return self._column(constant=True)
 
     @property
     def intercept_encoded(self) -> Any:
         """The constant as the model has it."""
-        return self._by_class(lambda row, b: b)
+        return self._column(constant=True, coded=True)
 
-    def _by_class(self, of: Any) -> Any:
+    def _column(self, constant: bool = False, coded: bool = False) -> Any:
+        """A column of the table of coefficients by feature, or its constant; for each class that of its own."""
+        from colonnade.report.answers.coefficients import CODE, class_keys, params
+
         model = self.public.model
-        if not self.public.is_declared:
-            self.public.factors  # noqa: B018 - refuses features that may be of two columns
-        found = [of(row, b) for row, b in zip(model.weights, model.constants, strict=True)]
+        if self.public.interactions and not coded:
+            raise StudyError("a model with products of columns has coefficients as coded alone: coef_encoded")
+        table = params(self.public, CODE if coded or self.public.is_declared else None)
+        rows, last = (
+            {record["feature"]: record for record in table.records},
+            table.last or {"estimate": model.intercept},
+        )
+        keys = class_keys(model.classes) or ["estimate"]
+        found = [last[key] if constant else {name: rows[name][key] for name in self.features} for key in keys]
         return dict(zip(model.classes, found, strict=True)) if model.classes else found[0]
 
     @property
@@ -206,6 +206,13 @@ class Model(Shown):
         from colonnade.report.answers.coefficients import fitted
 
         return fitted(self.public, None, "")
+
+    @property
+    def fitted(self) -> Answer:
+        """What `colonnade solve` prints: with intervals, where the model has some."""
+        from colonnade.report.answers.coefficients import fitted
+
+        return fitted(self.public, None if self._request is None else self._request.intervals(), "")
 
     def summary(self) -> ModelSummary:
         """Every coefficient in the data's units and as encoded, with odds ratios and 95% intervals."""
@@ -297,6 +304,20 @@ class EncodedModel:
         from colonnade.report.answers.coefficients import CODE
 
         return self._model._conf_int(level, CODE)
+
+
+class ModelPath(Shown, list[Model]):
+    """Models of several strengths of the penalty, weakest first: what `Release.path` gives."""
+
+    def __init__(self, models: Iterable[Model], penalty: str, known: Mapping[str, Any]) -> None:
+        super().__init__(models)
+        self._penalty, self._known = penalty, {**known, "task": self[0].task}
+
+    @property
+    def answer(self) -> Answer:
+        from colonnade.report.answers.coefficients import path_of
+
+        return path_of([model.public for model in self], self._penalty, self._known)
 
 
 class ModelSummary(Shown):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from operator import index
@@ -66,7 +65,7 @@ class Plan(Shown):
     @classmethod
     def read(cls, path: PathLike) -> Plan:
         """Read what `save` wrote; the plan is computed again from its terms."""
-        data = read_whole(local_path(os.fspath(path)), "plan")
+        data = read_whole(local_path(path), "plan")
         try:
             content = json.loads(data)
             terms, rows = content["agreement"], index(content["n"])
@@ -85,7 +84,7 @@ class Plan(Shown):
         # What data have spent is for their owners' eyes, and a file travels.
         known = {key: value for key, value in self.to_dict().items() if key != "spending"}
         content = {**known, "agreement": self.session.agreement.to(), "alignment": self._alignment}
-        with places(local_path(os.fspath(path))) as (file,):
+        with places(local_path(path)) as (file,):
             file.write((json.dumps(content, indent=1, allow_nan=False) + "\n").encode())
 
     @property
@@ -153,10 +152,14 @@ class Plan(Shown):
 
     def report(self, path: PathLike) -> None:
         """Write the page that organisations read and sign before a run."""
-        from colonnade.report.pages import plan_html
+        from colonnade.report.pages import require
 
-        with places(local_path(os.fspath(path))) as (file,):
-            file.write(plan_html(self.session, self._cost, self.assumed, self._spending, self._cuts))
+        require()
+        from colonnade.report.html import PageContext, plan_page
+
+        around = PageContext(self._spending, cuts=self._cuts)
+        with places(local_path(path)) as (file,):
+            file.write(plan_page(self.session, self._cost, self.assumed, around).encode())
 
 
 class PlanComparison(Framed):

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from colonnade.api.display import PathLike, Shown, place_of, warn_user
-from colonnade.api.model import Model
+from colonnade.api.display import PathLike, Shown, warn_user
+from colonnade.api.model import Model, ModelPath
 from colonnade.api.views import PrincipalComponents, ReleasedTables, SyntheticRows
 from colonnade.foundation.errors import StudyError
-from colonnade.foundation.files import places, read_whole
+from colonnade.foundation.files import places, read_whole, release_place
 from colonnade.foundation.parts import local_path
 from colonnade.foundation.shown import plain
 from colonnade.mechanism.release import ReleaseRecord, digest, read_release, write_release
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from colonnade.model import PublicModel
     from colonnade.report.results import Answer
     from colonnade.report.spending import Spending
+    from colonnade.runs import FittedStudy
 
 
 def listed(texts: str | Sequence[str] | None) -> tuple[str, ...]:
@@ -56,24 +56,26 @@ class Release(Shown):
         Bytes that each party sent in that run.
     spent : dict
         What the data set of each party that keeps a ledger has spent in all, after that run.
+    ran : colonnade.runs.FittedStudy or None
+        That run.
     """
 
     def __init__(
         self,
         released: ReleaseRecord,
         *,
-        seconds: Mapping[str, float] | None = None,
-        sent: Mapping[str, int] | None = None,
-        spent: Mapping[str, Any] | None = None,
+        ran: FittedStudy | None = None,
     ) -> None:
-        self.released = released
-        self.seconds, self.sent, self.spent = dict(seconds or {}), dict(sent or {}), dict(spent or {})
+        self.released, self.ran = released, ran
+        self.seconds = {} if ran is None else dict(ran.outcome.seconds)
+        self.sent = {} if ran is None else dict(ran.outcome.traffic.sent)
+        self.spent = {} if ran is None else dict(ran.spent)
         self._fits: dict[tuple[Any, ...], FittedRelease] = {}
 
     @classmethod
     def read(cls, path: PathLike) -> Release:
         """Read a release file; one that was altered is refused."""
-        return cls(read_release(read_whole(local_path(os.fspath(path)), "release")))
+        return cls(read_release(read_whole(local_path(path), "release")))
 
     def save(self, path: PathLike, *, force: bool = False) -> None:
         """Write the release to a file.
@@ -85,7 +87,7 @@ class Release(Shown):
         force : bool
             Overwrite it all the same.
         """
-        with places(place_of(path, force)) as (file,):
+        with places(release_place(local_path(path), force, "force=True")) as (file,):
             file.write(write_release(self.released))
 
     @property
@@ -174,7 +176,7 @@ class Release(Shown):
         penalty: str = "ridge",
         seed: int = 0,
         numbers: str | Sequence[str] | None = None,
-    ) -> list[Model]:
+    ) -> ModelPath:
         """One model for each of several strengths of the penalty; takes what `solve` takes."""
         from colonnade.model import publish
 
@@ -186,7 +188,7 @@ class Release(Shown):
         for model in models:
             for note in model.notes:
                 warn_user(f"strength {model.public.model.ridge:g}: {note}")
-        return models
+        return ModelPath(models, penalty, {"study": self.plan["study"], "notes": wanted.notes})
 
     def _request(self, *, label: str | None, given: Any, seed: int, **asked: Any) -> ModelRequest:
         from colonnade.analysis.request import ModelRequest
@@ -276,7 +278,7 @@ class Release(Shown):
         return PrincipalComponents(components(Released(self.released)), shown)
 
     @cached_property
-    def _own(self) -> tuple[PublicModel, Intervals]:
+    def own(self) -> tuple[PublicModel, Intervals]:
         """The model that the release was made for, and how sure its coefficients are: solved once."""
         from colonnade.model import own_model
 
@@ -292,11 +294,14 @@ class Release(Shown):
         ledgers : sequence of path
             Of parties: the page then shows what their data had spent before, and with this release.
         """
-        from colonnade.report.pages import release_html
+        from colonnade.report.pages import require
+
+        require()
+        from colonnade.report.html import PageContext, release_page
 
         spending = self._spending(ledgers)
-        with places(local_path(os.fspath(path))) as (file,):
-            file.write(release_html(self.released, spending, self._own))
+        with places(local_path(path)) as (file,):
+            file.write(release_page(self.released, PageContext(spending, answered=self.own)).encode())
 
     def summary(self, *, ledgers: Sequence[PathLike] = ()) -> ReleaseSummary:
         """Its terms, its own model and digests, as `colonnade report` prints them; takes ledgers as `report` does."""
@@ -305,7 +310,7 @@ class Release(Shown):
     def _spending(self, ledgers: Sequence[PathLike]) -> Mapping[str, Spending]:
         from colonnade.report.spending import booked_spending, named_ledgers
 
-        return booked_spending(self.released, named_ledgers(local_path(os.fspath(path)) for path in ledgers))
+        return booked_spending(self.released, named_ledgers(local_path(path) for path in ledgers))
 
     @property
     def answer(self) -> Answer:
@@ -325,11 +330,11 @@ class ReleaseSummary(Shown):
 
     def __init__(self, release: Release, spending: Mapping[str, Spending]) -> None:
         self._release, self._spending = release, spending
-        self.model = Model(release._own[0])
+        self.model = Model(release.own[0])
 
     @cached_property
     def answer(self) -> Answer:
         from colonnade.report.answers.coefficients import fitted
         from colonnade.report.answers.release import held
 
-        return held(self._release.released, fitted(*self._release._own), self._spending)
+        return held(self._release.released, fitted(*self._release.own), self._spending)

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Collection, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from colonnade.api.display import PathLike, Shown, place_of, warn_of, warn_user
+from colonnade.api.display import PathLike, Shown, warn_of, warn_user
 from colonnade.api.party import Party
 from colonnade.api.plan import ExpectedRange, Plan, StudyRehearsal, choices_of
 from colonnade.data.sources import FrameSource, Source
 from colonnade.foundation.errors import StudyError
-from colonnade.foundation.files import places
+from colonnade.foundation.files import places, release_place
 from colonnade.foundation.matching import NONE, PSI
 from colonnade.foundation.parts import local_path
 from colonnade.foundation.schema import find_column
 from colonnade.foundation.shown import plain
 from colonnade.report.results import Answer, Heading, Listing, Passage
+from colonnade.report.text import delta_text
 from colonnade.study import StudySpec, read_study, study_from
 
 if TYPE_CHECKING:
@@ -27,9 +27,14 @@ if TYPE_CHECKING:
     from colonnade.api.model import Model
     from colonnade.api.release import Release
     from colonnade.check import Checked
+    from colonnade.data.table import Look
+    from colonnade.evaluation import Evaluation
     from colonnade.foundation.randomness import Randomness
     from colonnade.mechanism.release import ReleaseRecord
-    from colonnade.runs import FittedStudy
+    from colonnade.model import Scores
+    from colonnade.planning.prediction import Prediction
+    from colonnade.planning.variants import Choices
+    from colonnade.runs import FittedStudy, Observer, RunOptions
 
 NAME = "study"
 
@@ -124,7 +129,7 @@ class Study(Shown):
         rows, epsilon : optional
             In the place of what [study] says of them.
         """
-        return cls._of(read_study(local_path(os.fspath(path)), plain(rows), plain(epsilon)))
+        return cls._of(read_study(local_path(path), plain(rows), plain(epsilon)))
 
     @classmethod
     def _of(cls, study: StudySpec) -> Study:
@@ -215,18 +220,33 @@ class Study(Shown):
         -------
         StudyRehearsal, or ExpectedRange without public rows
         """
+        study = self if rows is None else Study._of(self.study.with_rows(plain(rows)))
+        return study.rehearsal(public, choices_of(compare), warn_of, releases=releases, seed=seed, strict=strict)
+
+    def rehearsal(
+        self,
+        public: Any,
+        choices: Choices,
+        look: Look,
+        *,
+        releases: int = 20,
+        seed: int = 0,
+        share: float | None = None,
+        strict: bool = False,
+    ) -> StudyRehearsal | ExpectedRange:
+        """What `rehearse` gives; `look` hears how rows were read, `share` is the label's where there are none."""
         from colonnade.planning.session_plan import TYPICAL_ROWS
         from colonnade.rehearsal import foretell, read_public_rows, rehearse_each
         from colonnade.report.answers.rehearsed import expected_range, rehearsed
 
-        study = self.study.with_rows(plain(rows))
+        agreement, rows = self.study.agreement, self.study.rows
         if public is None:
-            if compare:
+            if choices:
                 raise StudyError("other terms are compared on public rows, and none are given")
-            found = foretell(study.agreement, study.rows or TYPICAL_ROWS, seed=seed)
+            found = foretell(agreement, rows or TYPICAL_ROWS, share=share, seed=seed)
             return ExpectedRange(expected_range(found, self.name), found)
-        tables, choices = read_public_rows(study, public, warn_of, strict), choices_of(compare)
-        each = rehearse_each(study.agreement, tables, study.rows, choices, releases=releases, seed=seed)
+        tables = read_public_rows(self.study, public, look, strict)
+        each = rehearse_each(agreement, tables, rows, choices, releases=releases, seed=seed)
         return StudyRehearsal(rehearsed(each, self.name))
 
     def fit(
@@ -278,11 +298,9 @@ class Study(Shown):
         Release
         """
         from colonnade.api.release import Release
-        from colonnade.api.watcher import Watcher
         from colonnade.foundation.randomness import Randomness
-        from colonnade.mechanism.release import write_release
         from colonnade.pool import open_workers
-        from colonnade.runs import RunOptions, fit
+        from colonnade.runs import RunOptions
 
         if seed is not None and not isinstance(seed, Randomness):
             warn_user("a seed is for tests and teaching: colonnade.simulation.fit(study, seed)", FutureWarning)
@@ -291,18 +309,22 @@ class Study(Shown):
 
         def keep(opened: ReleaseRecord) -> None:
             self.opened = Release(opened)
-            file.write(write_release(opened))
 
-        kept = None if out is None else place_of(out, force)
-        with places(kept) as (file,), open_workers(workers) as crew, _steps(progress) as steps:
-            options = RunOptions(seed, list(approve), crew, _folders(evidence), strict)
-            fitted = fit(self.study.with_rows(plain(rows)), options, Watcher(steps, ask, strict, keep))
+        watched = _watched(progress, out, force, ask=ask, strict=strict, keep=keep)
+        with watched as watch, open_workers(workers) as crew:
+            return self.run(RunOptions(seed, list(approve), crew, _folders(evidence), strict), watch, plain(rows))
+
+    def run(self, options: RunOptions, watch: Observer, rows: int | None = None) -> Release:
+        """Run the study as `fit` does, for whoever watches it in another way."""
+        from colonnade.api.release import Release
+        from colonnade.runs import fit
+
+        fitted = fit(self.study.with_rows(rows), options, watch)
         self.clipped = {name: dict(table.clipped or {}) for name, table in fitted.tables.items()}
         for note in (note for table in fitted.tables.values() for note in table.heavy_clipping()):
             warn_user(note)
         self._note(fitted)
-        outcome = fitted.outcome
-        return Release(outcome.release, seconds=outcome.seconds, sent=outcome.traffic.sent, spent=fitted.spent)
+        return Release(fitted.release, ran=fitted)
 
     def evaluate(
         self,
@@ -348,23 +370,31 @@ class Study(Shown):
         -------
         ModelEvaluation
         """
-        from colonnade.api.evaluation import ModelEvaluation
-        from colonnade.api.watcher import Watcher
-        from colonnade.evaluation import evaluate_by
-        from colonnade.mechanism.release import write_release
-        from colonnade.report.answers.measured import measured
-        from colonnade.runs import RunOptions, evaluate
+        from colonnade.runs import RunOptions
 
-        opened = None if release is None else release.released
-        sources = self._sources_with(data or {})
-        asked = evaluate_by(self.study, model.public, epsilon, delta=delta, release=opened, rows=rows, sources=sources)
-        kept = None if out is None else place_of(out, force)
-        with places(kept) as (file,), _steps(progress) as steps:
-            options = RunOptions(approved=list(approve), evidence=_folders(evidence), strict=strict)
-            watcher = Watcher(steps, ask, strict, lambda found: file.write(write_release(found)), asked.warnings)
-            fitted, found = evaluate(asked, options, watcher)
+        asked = self.evaluation(model, data, release=release, epsilon=epsilon, delta=delta, rows=rows)
+        options = RunOptions(approved=list(approve), evidence=_folders(evidence), strict=strict)
+        with _watched(progress, out, force, ask=ask, strict=strict, warnings=asked.warnings) as watch:
+            return self.measure(asked, options, watch)
+
+    def evaluation(
+        self, model: Model, data: Mapping[str, Any] | None = None, *, release: Release | None = None, **terms: Any
+    ) -> Evaluation:
+        """What `evaluate` would ask of the parties: bins, noise and epsilon; nothing is spent."""
+        from colonnade.evaluation import evaluate_by
+
+        opened, sources = None if release is None else release.released, self._sources_with(data or {})
+        return evaluate_by(self.study, model.public, release=opened, sources=sources, **terms)
+
+    def measure(self, asked: Evaluation, options: RunOptions, watch: Observer) -> ModelEvaluation:
+        """Run what `evaluation` asks, and spend its epsilon."""
+        from colonnade.api.evaluation import ModelEvaluation
+        from colonnade.report.answers.measured import measured
+        from colonnade.runs import evaluate
+
+        fitted, found = evaluate(asked, options, watch)
         self._note(fitted)
-        return ModelEvaluation(measured(asked, found, fitted.outcome.session), found.n)
+        return ModelEvaluation(measured(asked, found, fitted.outcome.session), found.n, fitted)
 
     def _note(self, fitted: FittedStudy) -> None:
         """Keep and tell what a run leaves beside its release."""
@@ -418,25 +448,36 @@ class Study(Shown):
         """
         import polars as pl
 
-        from colonnade.api.watcher import Watcher
         from colonnade.model import beside_ids
-        from colonnade.runs import RunOptions, predict
+        from colonnade.runs import RunOptions
 
-        with _steps(progress) as steps:
-            options = RunOptions(approved=list(approve), strict=strict)
-            scores, _ = predict(self.study, model.public, to, options, Watcher(steps, ask), data=data)
-        return pl.DataFrame(beside_ids(self.study.sources[to].id_name, scores.ids, {"score": scores.values}))
+        with _watched(progress, ask=ask) as watch:
+            scores, _ = self.scores(model, to, data, RunOptions(approved=list(approve), strict=strict), watch)
+        return pl.DataFrame(beside_ids(scores.id_column, scores.ids, {"score": scores.values}))
+
+    def scores(
+        self, model: Model, to: str, data: Mapping[str, Any] | None, options: RunOptions, watch: Observer
+    ) -> tuple[Scores, Prediction]:
+        """What `predict` opens, with ids, and the terms that the parties agreed to."""
+        from colonnade.model import prediction_of
+        from colonnade.planning.warnings import refusing_columns
+        from colonnade.runs import predict
+
+        agreement = self.study.agreement
+        for note in refusing_columns(prediction_of(model.public, agreement.schema, to, agreement.ids).columns):
+            warn_user(note)
+        scores, prediction = predict(self.study, model.public, to, options, watch, data=data)
+        return replace(scores, id_column=self.study.sources[to].id_name), prediction
 
     def _terms(self) -> list[str]:
         agreement, study = self.study.agreement, self.study
         whole, release = agreement.budget.epsilon, agreement.query.terms()["release"]
         epsilon = "epsilon stated by each party" if whole is None else f"epsilon {whole:g}"
-        law = "pure" if not agreement.delta else f"delta {agreement.delta:g}"
         matched = {NONE: "records row by row", PSI: "ids matched in private"}.get(study.alignment, study.alignment)
         if agreement.ids.form and study.alignment != NONE:
             matched += f" after {', '.join(agreement.ids.form)}"
         return [
-            f"{agreement.told}; {epsilon}, {law}",
+            f"{agreement.told}; {epsilon}, {delta_text(agreement.delta)}",
             f"product {agreement.product}, collusion {agreement.collusion}, release {release}; {matched}",
         ]
 
@@ -467,8 +508,22 @@ def _alignment_of(parties: Mapping[str, Party]) -> str:
 
 def _folders(evidence: PathLike | Mapping[str, PathLike] | None) -> Path | dict[str, Path] | None:
     if isinstance(evidence, Mapping):
-        return {party: local_path(os.fspath(folder)) for party, folder in evidence.items()}
-    return None if evidence is None else local_path(os.fspath(evidence))
+        return {party: local_path(folder) for party, folder in evidence.items()}
+    return None if evidence is None else local_path(evidence)
+
+
+@contextmanager
+def _watched(
+    progress: bool | None, out: PathLike | None = None, force: bool = False, **watching: Any
+) -> Iterator[Observer]:
+    """Warnings and bars of a run, and the file of what it opens."""
+    from colonnade.api.watcher import Watcher
+
+    place = None if out is None else release_place(local_path(out), force, "force=True")
+    with places(place) as (file,), _steps(progress) as steps:
+        watch = Watcher(steps, **watching)
+        watch.file = file
+        yield watch
 
 
 def _steps(progress: bool | None) -> Any:

@@ -118,7 +118,7 @@ class SyntheticRows(Shown):
         """Write the rows as CSV or Parquet, by the path's ending; notes stand beside a CSV file, in .notes.txt."""
         from colonnade.report.answers.rows import notes_place
 
-        place = local_path(os.fspath(path))
+        place = local_path(path)
         with places(place, notes_place(place)) as (file, beside):
             self.write(file, beside)
 

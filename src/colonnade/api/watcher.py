@@ -20,9 +20,10 @@ class Watcher(Observer):
         steps: Callable[[str, float], None] | None,
         ask: Ask | None = None,
         strict: bool = False,
-        keep: Callable[[ReleaseRecord], object] | None = None,
+        keep: Callable[[ReleaseRecord], None] | None = None,
         warnings: Callable[[SessionPlan], Sequence[str]] = SessionPlan.warnings,
     ) -> None:
+        """Let `keep` have the release before it is written: it is paid for, whatever becomes of the file."""
         self._steps, self.ask, self._strict, self._keep, self._warnings = steps, ask, strict, keep, warnings
         self._told = False
 
@@ -45,3 +46,4 @@ class Watcher(Observer):
     def opened(self, release: ReleaseRecord) -> None:
         if self._keep is not None:
             self._keep(release)
+        super().opened(release)

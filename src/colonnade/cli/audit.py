@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 from typer.core import TyperGroup
 
-from colonnade.cli.options import Json, option, path_argument, path_option
+from colonnade.cli.options import Json, group, option, path_argument, path_option
 from colonnade.cli.screen import print_json, stderr, stdout
 from colonnade.foundation.errors import PrivacyError, ProtocolError, StudyError
 
@@ -21,7 +20,7 @@ class _StudyByDefault(TyperGroup):
         return super().parse_args(ctx, args if named or not args else ["study", *args])
 
 
-app = typer.Typer(cls=_StudyByDefault, no_args_is_help=True, help="Attack a study, or audit what one party did.")
+app = group("Attack a study, or audit what one party did.", cls=_StudyByDefault)
 
 
 @app.command("study", short_help="Attack a study: lower bounds on the epsilon of every view.")

@@ -7,16 +7,11 @@ from typing import Annotated
 
 import typer
 
-from colonnade.cli.options import Json, flag, option, path_argument, path_option, require_engine
+from colonnade.cli.options import Json, flag, group, option, path_argument, path_option, require_engine
 from colonnade.cli.screen import print_json
 from colonnade.foundation.errors import PolicyError
 
-app = typer.Typer(
-    no_args_is_help=True,
-    help="Certificates of a deployed study: request, approve, install, revoke.",
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+app = group("Certificates of a deployed study: request, approve, install, revoke.")
 Folder = Annotated[Path, path_argument("FOLDER", "The organisation's folder.")]
 AuthorityFolder = Annotated[Path, path_argument("AUTHORITY", "The folder authority/ that deploy new wrote.")]
 Out = Annotated[Path | None, path_option("--out", "File to write; NAME if not given.")]

@@ -20,11 +20,11 @@ def check(
 
     It reads every party's records, and says what its owner may write; at a site it looks at the site's own part.
     """
-    from colonnade.check import check_site, check_study
+    from colonnade.api.study import Study
+    from colonnade.check import check_site
     from colonnade.sites.site import PARTY, read_site
-    from colonnade.study import read_study
 
-    found = check_site(read_site(study, PARTY)) if study.is_dir() else check_study(read_study(study), strict)
+    found = check_site(read_site(study, PARTY)) if study.is_dir() else Study.read(study).check(strict)
     if json:
         print_json(found.to())
     else:

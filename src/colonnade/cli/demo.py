@@ -22,12 +22,12 @@ def demo(
     ] = None,
 ) -> None:
     """Write the files of three invented organisations, run their study, and write its release, model and page."""
-    from colonnade.study import read_study
+    from colonnade.api.study import Study
 
     folder = Path(DEFAULT) if folder is None else folder
     copy_demo(folder)
     release, model, page = (folder / name for name in ("release.json", "model.json", "report.html"))
-    answer = fit_into(release, model, read_study(folder / "study.toml"))
+    answer = fit_into(release, model, Study.read(folder / "study.toml"))
     write_page(release, page)
     assert answer.brief is not None
     lines = dict(answer.brief.lines) | {

@@ -16,6 +16,7 @@ from colonnade.cli.options import (
     Json,
     StudyFile,
     flag,
+    group,
     option,
     path_argument,
     path_option,
@@ -24,9 +25,9 @@ from colonnade.cli.options import (
 from colonnade.cli.screen import print_json, show, stderr
 from colonnade.foundation.errors import StoppedError
 
-deploy_app = typer.Typer(no_args_is_help=True, help="Folders for the organisations of a study.")
-server_app = typer.Typer(no_args_is_help=True, help="The server of a deployed study.")
-party_app = typer.Typer(no_args_is_help=True, help="A party of a deployed study.")
+deploy_app = group("Folders for the organisations of a study.")
+server_app = group("The server of a deployed study.")
+party_app = group("A party of a deployed study.")
 
 SCORING = {
     "plan": "agreeing on the prediction",
@@ -43,11 +44,6 @@ def add_deployment(app: typer.Typer) -> None:
     app.add_typer(server_app, name="server", short_help="The server of a deployed study.")
     app.add_typer(party_app, name="party", short_help="A party of a deployed study.")
     app.command("run", short_help="Start one session of a deployed study.")(run)
-
-
-@deploy_app.callback()
-def _deploy() -> None:
-    pass
 
 
 @deploy_app.command("new", short_help="Write a folder for each organisation of a study.")
@@ -99,11 +95,6 @@ def deploy_add(
         typer.echo(f"{folder}: goes into studies/ of the folder of {folder.parent.parent.name}.")
 
 
-@server_app.callback()
-def _server() -> None:
-    pass
-
-
 @server_app.command("start", short_help="Serve sessions until stopped.")
 def server_start(folder: Folder) -> None:
     """Serve sessions of the folder's study until stopped with Ctrl-C."""
@@ -113,11 +104,6 @@ def server_start(folder: Folder) -> None:
 
     site = read_site(folder, SERVER)
     raise typer.Exit(serve(site, _teller("server"), _sayer("server")))
-
-
-@party_app.callback()
-def _party() -> None:
-    pass
 
 
 @party_app.command("start", short_help="Take part in sessions until stopped.")

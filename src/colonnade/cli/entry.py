@@ -25,6 +25,7 @@ from colonnade.cli.evaluate import evaluate
 from colonnade.cli.ledger import app as ledger_app
 from colonnade.cli.new import new
 from colonnade.cli.operations import add_operations
+from colonnade.cli.options import HELP
 from colonnade.cli.predict import predict
 from colonnade.cli.queue import app as queue_app
 from colonnade.cli.releases import components, report, solve, synthesize, tables
@@ -70,7 +71,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=HELP,
     epilog="Exit codes: 0 done, 1 refused or failed (one sentence on standard error), 2 wrong usage.",
 )
 

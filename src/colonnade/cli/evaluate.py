@@ -22,7 +22,10 @@ from colonnade.cli.options import (
 from colonnade.cli.screen import print_json, show, stderr, stdout, stoppable, tell_evidence
 
 if TYPE_CHECKING:
+    from colonnade.api.study import Study
     from colonnade.evaluation import Evaluation
+    from colonnade.foundation.files import Place
+    from colonnade.runs import RunOptions
 
 DEFAULT_OUT = Path("evaluation.json")
 
@@ -56,26 +59,23 @@ def evaluate(
     json: Json = False,
 ) -> None:
     """Tell how good a model is on held-out people: noisy counts or sums of scores are opened, and spend epsilon."""
-    from colonnade.cli.releases import read_opened
+    from colonnade.api.model import Model
+    from colonnade.api.release import Release
+    from colonnade.api.study import Study
     from colonnade.data.sources import sources_at
-    from colonnade.evaluation import TYPICAL_ROWS, evaluate_by, terms_of
-    from colonnade.foundation.files import read_whole
-    from colonnade.model import read_model
+    from colonnade.evaluation import TYPICAL_ROWS, terms_of
+    from colonnade.foundation.files import release_place
     from colonnade.report.answers.measured import foreseen, measured
     from colonnade.report.render.terminal import shown
-    from colonnade.study import read_study
+    from colonnade.runs import RunOptions
 
-    checked = read_study(study)
-    public = read_model(read_whole(model, "model"))
-    found = None if opened is None else read_opened(opened)
-    sources = dict(checked.sources)
-    for party, place in sources_at(data or [], query or [], sources).items():
-        sources[party] = sources[party].given(party, place, {})
+    checked, public = Study.read(study), Model.read(model)
+    found = None if opened is None else Release.read(opened).released
+    named = sources_at(data or [], query or [], checked.parties)
     asked = {"epsilon": epsilon, "delta": delta} if found is None else terms_of(found.agreement)
-    evaluation = evaluate_by(
-        checked, public, release=None if release is None else read_opened(release), rows=rows, sources=sources, **asked
-    )
-    if plan or opened is not None:
+    comes = None if release is None else Release.read(release)
+    evaluation = checked.evaluation(public, named, release=comes, rows=rows, **asked)
+    if plan or found is not None:
         known = evaluation.study.rows or TYPICAL_ROWS if found is None else found.n
         session = evaluation.study.session(known)
         planned = foreseen(evaluation, session, assumed=found is None and evaluation.study.rows is None)
@@ -90,31 +90,29 @@ def evaluate(
         return
     if not data:
         stderr().print("note: these are the study's own records; on people whom the model has seen it looks better.")
-    _run(evaluation, out or DEFAULT_OUT, force, approve or [], json, strict, evidence)
+    options = RunOptions(approved=approve or [], evidence=evidence, strict=strict)
+    _run(checked, evaluation, release_place(out or DEFAULT_OUT, force), json, options)
+    if not json:
+        tell_evidence(evidence)
 
 
-def _run(
-    evaluation: Evaluation, out: Path, force: bool, approved: list[str], json: bool, strict: bool, evidence: Path | None
-) -> None:
-    from colonnade import runs
+def _run(study: Study, evaluation: Evaluation, file: Place, json: bool, options: RunOptions) -> None:
+    from colonnade.api.display import telling
     from colonnade.cli.observer import Terminal, tell_unsettled
-    from colonnade.foundation.files import places, release_place
-    from colonnade.report.answers.measured import foreseen, measured
+    from colonnade.foundation.files import places
+    from colonnade.report.answers.measured import foreseen
     from colonnade.report.progress import Steps
 
-    with places(release_place(out, force)) as (file,), stoppable() as written, Steps(stderr()) as steps:
-        plan_of = partial(foreseen, evaluation)
+    plan_of, strict = partial(foreseen, evaluation), options.strict
+    with places(file), stoppable() as written, telling(), Steps(stderr()) as steps:
         terminal = Terminal(steps, plan_of, strict=strict, full=not json, may_ask=not json, what="evaluation")
         terminal.file, terminal.written = file, written
-        options = runs.RunOptions(approved=approved, evidence=evidence, strict=strict)
-        fitted, opened = runs.evaluate(evaluation, options, terminal)
-    tell_unsettled(fitted)
-    place, found = file.path or out, measured(evaluation, opened, fitted.outcome.session)
+        found = study.measure(evaluation, options, terminal)
+    tell_unsettled(found.ran)
     if json:
-        print_json({**found.facts(), "opened_file": str(place), "unkept": fitted.unkept})
+        print_json({**found.answer.facts(), "opened_file": str(file.path), "unkept": found.ran.unkept})
         return
-    show(found, json)
-    if fitted.unkept:
-        stdout().print(f"No ledger booked this for {', '.join(fitted.unkept)}.")
-    stdout().print(f"What was opened is in {place}.")
-    tell_evidence(evidence)
+    show(found.answer, json)
+    if found.ran.unkept:
+        stdout().print(f"No ledger booked this for {', '.join(found.ran.unkept)}.")
+    stdout().print(f"What was opened is in {file.path}.")

@@ -6,9 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from colonnade.cli.options import Json, option, path_argument, path_option
+from colonnade.cli.options import Json, group, option, path_argument, path_option
 from colonnade.cli.screen import print_json, stderr, stdout
 from colonnade.cli.screen import show as answered
 from colonnade.foundation.errors import LedgerError
@@ -20,12 +18,7 @@ if TYPE_CHECKING:
 SHORT = 16
 """Characters of a session id, at least, that name a session."""
 
-app = typer.Typer(
-    help="What a party's data has spent.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+app = group("What a party's data has spent.")
 
 LedgerFile = Annotated[Path, path_argument("LEDGER", "A party's ledger.")]
 

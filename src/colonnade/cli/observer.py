@@ -11,8 +11,7 @@ import typer
 from colonnade.cli.screen import own_eyes, stderr, stdout
 from colonnade.data.table import Table
 from colonnade.foundation.errors import PolicyError
-from colonnade.foundation.files import Place
-from colonnade.mechanism.release import ReleaseRecord, write_release
+from colonnade.mechanism.release import ReleaseRecord
 from colonnade.planning.session_plan import SessionPlan
 from colonnade.report.progress import Steps
 from colonnade.report.render.terminal import caution, shown, verdict
@@ -37,8 +36,6 @@ class Terminal(Observer):
         self._plan_of, self._strict, self._full, self._what = plan_of, strict, full, what
         self._plan: Answer | None = None
         self.steps = steps
-        self.file: Place | None = None
-        """Where what is opened is written at once."""
         self.written: list[Path | None] = []
         self.ask = self._ask if may_ask and sys.stdin.isatty() else None
 
@@ -60,8 +57,8 @@ class Terminal(Observer):
         self.steps.print_between(stderr(), *own_eyes(table))
 
     def opened(self, release: ReleaseRecord) -> None:
+        super().opened(release)
         if self.file is not None:
-            self.file.write(write_release(release))
             self.written.append(self.file.path)
 
     def _ask(self, question: str) -> bool:

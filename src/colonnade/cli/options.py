@@ -13,6 +13,16 @@ from colonnade.foundation.errors import StudyError
 from colonnade.foundation.files import require_locks
 from colonnade.foundation.parts import local_path
 
+HELP = {"help_option_names": ["-h", "--help"]}
+
+
+def group(help: str, **more: Any) -> typer.Typer:
+    """Return commands that stand under one name."""
+    found = typer.Typer(no_args_is_help=True, help=help, rich_markup_mode=None, context_settings=HELP, **more)
+    # A group of one command stays a group.
+    found.callback()(lambda: None)
+    return found
+
 
 def path_option(flags: str, help: str, metavar: str = "FILE") -> Any:
     """Return an option for a place on this machine; several spellings of it are separated by blanks."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +12,8 @@ from colonnade.cli.screen import print_json, stderr, tell_own
 from colonnade.foundation.errors import StudyError
 
 if TYPE_CHECKING:
-    from colonnade.model import PublicModel, Scores
+    from colonnade.api.model import Model
+    from colonnade.model import Scores
     from colonnade.planning.prediction import Prediction
 
 
@@ -50,8 +50,9 @@ def predict(
     json: Json = False,
 ) -> None:
     """Score records. Each party adds up its own columns, and only the sum over parties is shown: exactly, to one."""
-    from colonnade.foundation.files import places, read_whole
-    from colonnade.model import read_model, score_files, scores_csv
+    from colonnade.api.model import Model
+    from colonnade.foundation.files import places
+    from colonnade.model import score_files, scores_csv
     from colonnade.report.render.terminal import caution
     from colonnade.report.text import opened_scores_text
 
@@ -61,14 +62,15 @@ def predict(
         raise typer.BadParameter("give files by --data, or a --study, which names its own ids")
     if out is not None and out.exists() and any(_is_same_file(out, text) for text in [str(model), *(data or [])]):
         raise StudyError(f"scores must not be written over what they are computed from, got --out {out}")
-    public = read_model(read_whole(model, "model"))
+    scorer = Model.read(model)
+    public = scorer.public
     told: dict[str, Any] = {}
     with places(out) as (file,):
         if study is None or receiver is None:
             scores = score_files(public, data or [], id_columns, look=tell_own, strict=strict, queries=query or [])
         else:
             named = (data or [], query or [])
-            scores, prediction = _score_across(public, study, receiver, named, approve or [], not json, strict)
+            scores, prediction = _score_across(scorer, study, receiver, named, approve or [], strict, not json)
             told = {"receiver": receiver, "parties": list(prediction.parties), "exact": True}
             stderr().print(caution(opened_scores_text(prediction, len(scores.values))))
         content = scores_csv(public, scores, scores.id_column)
@@ -90,31 +92,24 @@ def _is_same_file(out: Path, text: str) -> bool:
 
 
 def _score_across(
-    public: PublicModel,
+    scorer: Model,
     path: Path,
     receiver: str,
     named: tuple[list[str], list[str]],
     approved: list[str],
-    may_ask: bool,
     strict: bool,
+    may_ask: bool,
 ) -> tuple[Scores, Prediction]:
-    from colonnade import runs
+    from colonnade.api.display import telling
+    from colonnade.api.study import Study
     from colonnade.cli.observer import Terminal
     from colonnade.data.sources import sources_at
-    from colonnade.model import prediction_of
-    from colonnade.planning.warnings import refusing_columns
     from colonnade.report.progress import Steps
     from colonnade.report.render.terminal import caution
-    from colonnade.study import read_study
+    from colonnade.runs import RunOptions
 
-    study = read_study(path)
-    asked = prediction_of(public, study.agreement.schema, receiver, study.agreement.ids)
-    places = sources_at(*named, asked.parties)
-    for note in refusing_columns(asked.columns):
-        stderr().print(caution(note))
-    with Steps(stderr()) as steps:
-        options = runs.RunOptions(approved=approved, strict=strict)
-        scores, prediction = runs.predict(
-            study, public, receiver, options, Terminal(steps, may_ask=may_ask), data=places
-        )
-    return replace(scores, id_column=study.sources[receiver].id_name), prediction
+    study = Study.read(path)
+    places = sources_at(*named, study.parties)
+    with Steps(stderr()) as steps, telling(lambda note: steps.print_between(stderr(), caution(note))):
+        options = RunOptions(approved=approved, strict=strict)
+        return study.scores(scorer, receiver, places, options, Terminal(steps, may_ask=may_ask))

@@ -8,17 +8,12 @@ from typing import Annotated
 
 import typer
 
-from colonnade.cli.options import Json, argument, flag, option, path_argument, require_engine
+from colonnade.cli.options import Json, argument, flag, group, option, path_argument, require_engine
 from colonnade.cli.screen import print_json
 from colonnade.cli.screen import show as answered
 from colonnade.foundation.errors import StudyError
 
-app = typer.Typer(
-    no_args_is_help=True,
-    help="Sessions in a queue, at the coordinator.",
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+app = group("Sessions in a queue, at the coordinator.")
 Folder = Annotated[Path, path_argument("FOLDER", "The coordinator's folder.")]
 
 

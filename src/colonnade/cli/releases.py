@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from colonnade.cli.options import Html, Json, ReleaseFile, argument, flag, names_in, option, path_option
-from colonnade.cli.screen import print_json, show, stderr, stdout
+from colonnade.cli.screen import print_json, show, stderr, stdout, write_page
 from colonnade.foundation.errors import StudyError
 
 if TYPE_CHECKING:
@@ -98,7 +98,6 @@ def tables(
     """Show one-way and contingency tables across organisations, denoised, with 95% intervals. It costs no privacy."""
     from colonnade.api.release import Release
     from colonnade.foundation.files import places
-    from colonnade.report.pages import answer_html
 
     if len(columns or []) > 2:
         raise typer.BadParameter("give no column, one, or two")
@@ -107,9 +106,8 @@ def tables(
     opened = Release(open_release(release))
     found = opened.tables(*(columns or []), seed=seed)
     with places(html) as (page,):
-        if html is not None:
-            title = f"Tables of “{opened.plan['study']}”"
-            page.write(answer_html(found.answer, title, f"{opened.n:,} records of several organisations. {FREE}"))
+        lead = f"{opened.n:,} records of several organisations. {FREE}"
+        write_page(page, found.answer, f"Tables of “{opened.plan['study']}”", lead)
     if csv:
         typer.echo(found.to_csv(), nl=False)
     elif html is None or json:
@@ -185,35 +183,33 @@ def solve(
     json: Json = False,
 ) -> None:
     """Compute another model from a release. It costs no privacy."""
-    from colonnade.analysis.request import ModelRequest
+    from colonnade.api.display import telling
+    from colonnade.api.release import Release
     from colonnade.foundation.files import places
-    from colonnade.model import publish, write_model
-    from colonnade.report.answers.coefficients import fitted, path_of
+    from colonnade.model import write_model
     from colonnade.report.render.terminal import caution
-    from colonnade.report.text import flaws_of
 
     if path and (ridge is not None or out is not None or method != "default"):
         raise typer.BadParameter("--path goes without --ridge, --method and --out")
-    opened = open_release(release)
+    opened = Release(open_release(release))
     columns = None if features is None else names_in(features)
     taken = None if numbers is None else tuple(filter(None, names_in(numbers)))
-    terms = penalty.value, method, seed, taken
-    wanted = ModelRequest(opened, task and task.value, label, columns, tuple(given or ()), *terms)
-    if path:
-        models = [publish(opened, m) for m in wanted.path()]
-        known = {"study": opened.plan["study"], "task": models[0].model.task, "notes": wanted.notes}
-        show(path_of(models, penalty.value, known), json)
-        return
-    with places(out) as (file,):
-        public = publish(opened, wanted.model(ridge), wanted.notes)
-        file.write(write_model(public))
-    answer = fitted(public, wanted.intervals(), "")
+    asked: dict[str, Any] = {"task": task and task.value, "features": columns, "given": given, "numbers": taken}
+    asked |= {"penalty": penalty.value, "seed": seed}
+    with telling():
+        if path:
+            show(opened.path(label, **asked).answer, json)
+            return
+        with places(out) as (file,):
+            model = opened.solve(label, ridge=ridge, method=method, **asked)
+            file.write(write_model(model.public))
+    answer = model.fitted
     if json:
         known = {"study": opened.plan["study"], "n": opened.n, **answer.facts()}
         print_json({**known, "model": None if out is None else str(out)})
         return
     show(answer, json)
-    for note in flaws_of(opened):
+    for note in opened.flaws:
         stderr().print(caution(note))
     if out is not None:
         stdout().print(f"Model written to {out}.")

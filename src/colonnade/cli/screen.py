@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from colonnade.data.table import Table
+    from colonnade.foundation.files import Place
     from colonnade.report.results import Answer
 
 
@@ -85,11 +86,20 @@ def answer_of(make: Callable[[], Answer], json: bool, html: Path | None, title: 
 
     with places(html) as (page,):
         found = make()
-        if html is not None:
-            from colonnade.report.pages import answer_html
-
-            page.write(answer_html(found, title, lead))
+        write_page(page, found, title, lead)
     show(found, json)
+
+
+def write_page(page: Place, answer: Answer, title: str, lead: str) -> None:
+    """Write the page of an answer; `lead` stands below its title."""
+    if page.path is None:
+        return
+    from colonnade.report.pages import require
+
+    require()
+    from colonnade.report.html import answer_page
+
+    page.write(answer_page(answer, title, lead).encode())
 
 
 def print_json(content: Mapping[str, Any]) -> None:

@@ -28,10 +28,10 @@ from colonnade.foundation.errors import DataError, StudyError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from colonnade.api.study import Study
     from colonnade.foundation.randomness import Randomness
     from colonnade.planning.session_plan import SessionPlan
     from colonnade.report.results import Answer
-    from colonnade.study import StudySpec
 
 Compare = Annotated[
     list[str] | None,
@@ -101,32 +101,25 @@ def rehearse(
 
     On public rows that you name; without any, a range from the schema alone, over stated strengths of signal.
     """
-    from colonnade.planning.session_plan import TYPICAL_ROWS
+    from colonnade.api.study import Study
     from colonnade.planning.variants import read_choices
-    from colonnade.rehearsal import foretell, public_files, read_public_rows, rehearse_each
-    from colonnade.report.answers.rehearsed import expected_range, rehearsed
-    from colonnade.study import read_study
+    from colonnade.rehearsal import public_files
 
     files = _files_of(rows or [], public or [])
-    checked = read_study(study, _number_of(rows or [], records))
-    name = checked.agreement.name
+    asked = Study.read(study, rows=_number_of(rows or [], records))
     if not files:
         if compare or html is not None:
             raise typer.BadParameter("--compare and --html of a rehearsal go with --public")
-        n = checked.rows or TYPICAL_ROWS
-        show(expected_range(foretell(checked.agreement, n, share=share, seed=seed), name), json)
+        show(asked.rehearsal(None, {}, tell_own, share=share, seed=seed).answer, json)
         return
-
     if share is not None:
         raise typer.BadParameter("--share is for a rehearsal without public rows, whose own share counts")
 
     def rehearsal() -> Answer:
-        tables = read_public_rows(checked, public_files(files, checked.sources), tell_own, strict)
-        choices = read_choices(compare or [])
-        each = rehearse_each(checked.agreement, tables, checked.rows, choices, releases=releases, seed=seed)
-        return rehearsed(each, name)
+        named, choices = public_files(files, asked.parties), read_choices(compare or [])
+        return asked.rehearsal(named, choices, tell_own, releases=releases, seed=seed, strict=strict).answer
 
-    answer_of(rehearsal, json, html, f"Rehearsal of “{name}”", UNSPENT)
+    answer_of(rehearsal, json, html, f"Rehearsal of “{asked.name}”", UNSPENT)
 
 
 def _files_of(rows: Sequence[str], public: Sequence[str]) -> list[str]:
@@ -174,8 +167,8 @@ def fit(
 ) -> None:
     """Run a study with all parties in this process, on their files, and spend its epsilon once."""
     with stoppable():
+        from colonnade.api.study import Study
         from colonnade.simulation import seeded
-        from colonnade.study import read_study
 
         try:
             randomness = None if seed is None else seeded(seed)
@@ -184,8 +177,10 @@ def fit(
         place = out or DEFAULT_RELEASE
         if model is not None and model.absolute() == place.absolute():
             raise typer.BadParameter("--out and --model must name two files")
-        checked, crew = read_study(study, rows, epsilon), (workers, cluster, device)
-    answer = fit_into(place, model, checked, randomness, approve or [], crew, evidence, strict, force, full, json)
+        asked, crew = Study.read(study, rows=rows, epsilon=epsilon), (workers, cluster, device)
+    answer = fit_into(
+        place, model, asked, randomness, approve or [], crew, evidence, strict=strict, force=force, full=full, json=json
+    )
     show(answer, json, full)
     if not json:
         tell_evidence(evidence)
@@ -194,11 +189,12 @@ def fit(
 def fit_into(
     place: Path,
     model: Path | None,
-    study: StudySpec,
+    study: Study,
     randomness: Randomness | None = None,
     approved: Sequence[str] = (),
     crew: tuple[int | None, str | None, str] = (None, None, "cpu"),
     evidence: Path | None = None,
+    *,
     strict: bool = False,
     force: bool = False,
     full: bool = False,
@@ -206,12 +202,10 @@ def fit_into(
 ) -> Answer:
     """Run a study into a release file and a model file."""
     with stoppable() as written:
-        from colonnade import runs
-        from colonnade.analysis.request import ModelRequest
-        from colonnade.check import check_study
+        from colonnade.api.display import telling
         from colonnade.cli.observer import Terminal, tell_unsettled
         from colonnade.foundation.files import places, release_place
-        from colonnade.model import publish, write_model
+        from colonnade.model import write_model
         from colonnade.pool import open_workers
         from colonnade.report.answers.fit import run_of
         from colonnade.report.answers.plan import planned
@@ -219,27 +213,25 @@ def fit_into(
         from colonnade.report.progress import Steps
         from colonnade.runs import RunOptions
 
-        with places(release_place(place, force), model) as (release_file, model_file):
+        def plan_of(session: SessionPlan) -> Answer:
+            return planned(session, expected_cost(session, study.study.alignment), alone=False)
+
+        with places(release_place(place, force), model) as (release_file, model_file), telling():
             with open_workers(*crew) as workers, Steps(stderr()) as steps:
-
-                def plan_of(session: SessionPlan) -> Answer:
-                    return planned(session, expected_cost(session, study.alignment), alone=False)
-
                 terminal = Terminal(steps, plan_of, strict=strict, full=full and not json, may_ask=not json)
                 terminal.file, terminal.written = release_file, written
                 try:
-                    fitted = runs.fit(study, RunOptions(randomness, approved, workers, evidence, strict), terminal)
+                    release = study.run(RunOptions(randomness, approved, workers, evidence, strict), terminal)
                 except DataError:
                     # Whatever else would refuse the run, so that nobody mends one thing at a time.
-                    found = check_study(study, strict) if not json else None
+                    found = study.check(strict) if not json else None
                     if found is not None and sum(finding.fault for finding in found.findings) > 1:
                         steps.print_between(stderr(), *found.lines)
                     raise
-            tell_unsettled(fitted)
-            wanted = ModelRequest(fitted.release)
-            public = publish(fitted.release, wanted.model(None), wanted.notes)
-            model_file.write(write_model(public))
-        return run_of(fitted, public, wanted.certainty(), release_file.path or place, model, study.aligned)
+            assert release.ran is not None
+            tell_unsettled(release.ran)
+            model_file.write(write_model(release.own[0]))
+        return run_of(release.ran, *release.own, release_file.path or place, model, study.study.aligned)
 
 
 def schema(

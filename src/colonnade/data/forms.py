@@ -37,7 +37,7 @@ def plain_series(party: str, series: pl.Series, column: Column | None, written: 
     if written.missing:
         if column is not None and (both := set(written.missing) & set(column.all_levels)):
             told = f"{shown(min(both))} is a level of column {series.name}, and stands in missing"
-            raise DataError(f"party {party}: {told} of [party.{party}.read]: it can mean one of them")
+            raise DataError(f"{told} of [party.{party}.read]: it can mean one of them").of(party)
         gone = bare.is_in(list(written.missing))
         series, bare = series.set(gone, None), bare.set(gone, None)
     if column is None:

@@ -46,9 +46,9 @@ def chosen_from(data: Any, how: Reading) -> pl.DataFrame:
         held = data.columns
     for name in wanted:
         if name not in held:
-            raise DataError(f"party {party}: its data frame has no column {name!r}")
+            raise DataError(f"its data frame has no column {name!r}").of(party)
         if held.count(name) > 1:
-            raise DataError(f"party {party}: its data frame has two columns called {name!r}")
+            raise DataError(f"its data frame has two columns called {name!r}").of(party)
     if isinstance(data, pl.DataFrame):
         return data.select(wanted)
     return pl.DataFrame([_series(name, data.iloc[:, held.index(name)], name in numbers) for name in wanted])
@@ -114,7 +114,7 @@ def select_from(frame: pl.DataFrame, how: Reading) -> pl.DataFrame:
     """The columns that are wanted in the house's own forms, levels as the texts that a file would have."""
     for name in how.id_names:
         if name in how.columns:
-            raise DataError(f"party {how.party}: the id column {name!r} must not be a column of the study")
+            raise DataError(f"the id column {name!r} must not be a column of the study").of(how.party)
     wanted = (*how.filed, *how.id_names)
     return pl.DataFrame(
         [_read(how.party, frame.get_column(name), how.columns.get(name), how.written) for name in wanted]

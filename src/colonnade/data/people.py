@@ -74,7 +74,7 @@ class RecordFrames:
                 known = out.setdefault(key, how)
                 forms = [(each.storage, each.dated, each.spelled) for each in (known, how)]
                 if _aggregate(column).how != COUNT and forms[0] != forms[1]:
-                    raise DataError(f"party {self._party}: column {key} cannot be read in two ways for [people]")
+                    raise DataError(f"column {key} cannot be read in two ways for [people]").of(self._party)
         return replace(self._how, columns=out)
 
     def of(self, frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
@@ -106,9 +106,8 @@ class RecordFrames:
 
     def _gathered(self, frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
         if self._ids is None:
-            raise DataError(
-                f"party {self._party}: its columns are made of several rows a person, which needs an id column"
-            )
+            told = "its columns are made of several rows a person, which needs an id column"
+            raise DataError(told).of(self._party)
         held: list[pl.DataFrame] = []
         waiting = people = 0
         for frame in frames:

@@ -135,7 +135,7 @@ class GatheredIds:
             left[repeated] = False
         rows = np.flatnonzero(left)
         if not len(rows):
-            raise AlignmentError(f"party {self._party}: no row has an id in column {self._ids.name}")
+            raise AlignmentError(f"no row has an id in column {self._ids.name}").of(self._party)
         none = np.flatnonzero(missing)
         first_none, first_repeated = (int(found[0]) + 1 if len(found) else 0 for found in (none, repeated))
         found = LeftOut(self._ids.name, len(none), len(repeated), first_none, first_repeated, tuple(merged))
@@ -157,12 +157,12 @@ def explain_errors(party: str, path: Path | str) -> Iterator[None]:
     try:
         yield
     except DataError as error:
-        if str(error).startswith(f"party {party}: "):
+        if error.party:
             raise
-        raise DataError(f"party {party}: {error}".replace("[party.NAME.", f"[party.{party}.")) from None
+        raise DataError(str(error).replace("[party.NAME.", f"[party.{party}.")).of(party) from None
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
         told = reason(error).replace("[party.NAME.", f"[party.{party}.")
-        raise DataError(f"party {party}: {where} cannot be read: {told}") from None
+        raise DataError(f"{where} cannot be read: {told}").of(party) from None
 
 
 def reason(error: BaseException) -> str:

@@ -85,9 +85,9 @@ class FrameSource:
         """By its name, and by all values with the columns' names."""
         if self.dataset is None:
             raise StudyError(
-                f"party {party}: a data frame needs a name where a ledger is kept: frames of that name are the same "
-                "data set, whatever rows they have"
-            )
+                "a data frame needs a name where a ledger is kept: frames of that name are the same data set, whatever "
+                "rows they have"
+            ).of(party)
         from colonnade.data.storage import plain_texts
 
         return DataSet(self.dataset, hashlib.sha256(plain_texts(self.frame).write_csv().encode()).hexdigest())
@@ -209,10 +209,10 @@ class Source:
         if isinstance(data, (FileSource, AddressSource)):
             return replace(self, data=data if known is None else replace(data, dataset=known))
         if isinstance(data, (str, os.PathLike)):
-            return replace(self, data=FileSource(local_path(os.fspath(data)), known))
+            return replace(self, data=FileSource(local_path(data), known))
         if not is_frame(data):
             told = f"a path or a data frame of polars, pandas or Arrow, got {shown(data)[:80]}"
-            raise DataError(f"party {party}: data must be {told}")
+            raise DataError(f"data must be {told}").of(party)
         from colonnade.data.frames import chosen_from
         from colonnade.data.people import RecordFrames
 

@@ -214,7 +214,7 @@ class UnreadColumns(Mapping[str, ColumnValues]):
             add_unfit(self.unfit, unfit)
             yield block
         if seen != self.rows:
-            raise DataError(f"party {self._how.party}: {self._path.name} had {self.rows} records and has {seen} now")
+            raise DataError(f"{self._path.name} had {self.rows} records and has {seen} now").of(self._how.party)
         self._judge()
 
     def _read_here(self, coding: Coding, workers: Workers) -> Iterator[Coded]:
@@ -265,7 +265,7 @@ def gather_table(
             clipped[name] += count
         add_unfit(unfit, found)
     if not pieces.rows:
-        raise DataError(f"party {party}: {where} no records")
+        raise DataError(f"{where} no records").of(party)
     require_agreed(party, unfit, pieces.rows)
     held, gathered = store.columns(), pieces.ids
     texts = None if gathered is None else gathered.texts
@@ -303,7 +303,7 @@ def open_table(
         select_columns(path, how).collect_schema()
         values = UnreadColumns(path, how)
     if not values.rows:
-        raise DataError(f"party {party}: {path.name} holds no records")
+        raise DataError(f"{path.name} holds no records").of(party)
     return Table(party, dict(columns), values, values.rows, None, values.clipped, values.unfit)
 
 
@@ -313,10 +313,10 @@ def table_from(
     """A party's table from a data frame that holds its columns."""
     for name in filed(columns):
         if name not in frame.columns:
-            raise DataError(f"party {party}: there is no column {name!r}")
+            raise DataError(f"there is no column {name!r}").of(party)
     if ids is not None and (isinstance(ids, str) or len(ids) != frame.height):
         told = f"the text {ids!r}" if isinstance(ids, str) else f"{len(ids)} ids"
-        raise DataError(f"party {party}: there must be one id for each of {frame.height} records, got {told}")
+        raise DataError(f"there must be one id for each of {frame.height} records, got {told}").of(party)
     values, clipped, unfit = check_block(frame, columns, 0)
     require_agreed(party, unfit, frame.height)
     return Table(party, dict(columns), values, frame.height, ids, clipped, unfit)

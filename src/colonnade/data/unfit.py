@@ -88,25 +88,25 @@ class Unfit:
 
     def refusal(self, party: str, name: str, rows: int) -> DataError:
         """What to say of the first thing that is not as declared."""
-        where = f"party {party}: column {name}"
+        where = f"column {name}"
         if not self.wrong or self.column.takes(missing=False):
             return MissingError(
                 f"{where} misses {counting(self.missing, 'value')}, the first in row {self.missing_row}; "
                 'say what becomes of them: missing = "level", "indicator", "fill" or "drop"'
-            )
+            ).of(party)
         if self.column.storage is Storage.LEVELS:
             coded = " (not in UTF-8)" if "\ufffd" in (self.text or "") else ""
             more = f", nor {_are(self.wrong - 1)} {counting(self.wrong - 1, 'more value')}" if self.wrong > 1 else ""
             return DataError(
                 f"{where}: level {shown(self.text)}{coded} is not among the declared levels "
                 f"{_few(self.column.all_levels)}, in row {self.wrong_row}{more}{self._hint(party)}"
-            )
+            ).of(party)
         which = f"{self.wrong:,} of {rows:,} values do not, the first in row {self.wrong_row}"
         which = f"row {self.wrong_row} does not" if self.wrong == 1 else which
         example = "dates such as 2024-05-31" if self.column.dated else "numbers such as 1234.5"
         held = f": it holds {self.held}" if self.held else ""
         like = f": its form is {form_of(self.text)}" if self.text and not held else ""
-        return DataError(f"{where} must hold {example}, {which}{held}{like}{self._hint(party)}")
+        return DataError(f"{where} must hold {example}, {which}{held}{like}{self._hint(party)}").of(party)
 
     def _hint(self, party: str) -> str:
         """What its owner may write so that it can be read."""
@@ -173,17 +173,19 @@ class LeftOut:
         ] + [(f"{self.dropped:,} rows miss a value: left out before ids are matched", True)] * bool(self.dropped)
 
     def refusal(self, party: str) -> DataError:
-        where = f"party {party}: the id column {self.column}"
+        where = f"the id column {self.column}"
         if self.merged:
             told = ", ".join(f"{a} and {b}" for a, b in self.merged[:3])
             pairs = counting(len(self.merged), "pair")
-            return DataError(f"party {party}: id_form makes {pairs} of ids of {self.column} the same, in rows {told}")
+            return DataError(f"id_form makes {pairs} of ids of {self.column} the same, in rows {told}").of(party)
         if self.missing:
-            return DataError(f"{where} misses {counting(self.missing, 'value')}, the first in row {self.missing_row}")
+            return DataError(
+                f"{where} misses {counting(self.missing, 'value')}, the first in row {self.missing_row}"
+            ).of(party)
         many = f"{self.repeated:,} rows repeat one, the first is row {self.repeated_row}"
         told = many if self.repeated > 1 else f"row {self.repeated_row} repeats one"
         several = f"where a person has several rows, [party.{party}.people] says what becomes of them"
-        return DataError(f"{where} must hold ids that are unique, {told}; {several}")
+        return DataError(f"{where} must hold ids that are unique, {told}; {several}").of(party)
 
 
 def require_agreed(party: str, unfit: Mapping[str, Unfit], rows: int) -> None:

@@ -40,6 +40,22 @@ class ColonnadeError(Exception):
     path: KeyPath = ()
     """The key that it is about, in the table whose reader raised it."""
 
+    party: str = ""
+    """Whose records it is about, where it is about one party's: the text then begins with it."""
+
+    def __str__(self) -> str:
+        return f"party {self.party}: {self.told}" if self.party else self.told
+
+    @property
+    def told(self) -> str:
+        """The sentence without the party."""
+        return super().__str__()
+
+    def of(self, party: str) -> Self:
+        """The same refusal, of this party's records."""
+        self.party = party
+        return self
+
     def at(self, *path: str | int) -> Self:
         """The same refusal, of a key of this name or of one below it."""
         self.path = (*path, *self.path)

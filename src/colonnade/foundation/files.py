@@ -153,10 +153,10 @@ def put(place: Path | Place, data: bytes) -> None:
         file.write(data)
 
 
-def release_place(path: Path, force: bool) -> Place:
+def release_place(path: Path, force: bool, by: str = "--force") -> Place:
     """Where a release will appear; what it cost cannot be had again, so none is overwritten unless a person says so."""
     if not force and os.path.lexists(path) and not path.is_dir():
-        raise StudyError(f"{path} is here already: a release is not overwritten unless --force is given")
+        raise StudyError(f"{path} is here already: a release is not overwritten unless {by} is given")
     return Place(path, new=not force, force=force)
 
 

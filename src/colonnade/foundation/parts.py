@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from dataclasses import dataclass
 from glob import glob
 from pathlib import Path
@@ -18,8 +19,9 @@ KINDS = {"Parquet": PARQUET, "Feather": FEATHER, "Excel": SHEETS, "Stata, SPSS o
 """Of files, by the ends of their names; any other is CSV."""
 
 
-def local_path(text: str) -> Path:
+def local_path(place: str | os.PathLike[str]) -> Path:
     """The path that a text names; an address is refused here, because a path would no longer show it as written."""
+    text = os.fspath(place)
     if not text:
         raise StudyError("a file must have a name, got an empty one")
     if "://" in text:

@@ -15,13 +15,15 @@ from colonnade.foundation.errors import PrivacyError, StudyError
 from colonnade.foundation.matching import AS_THEY_ARE, IdTerms
 from colonnade.foundation.names import require_name, splits_at
 from colonnade.foundation.schema import Schema
+from colonnade.foundation.sections import Section
+from colonnade.foundation.shown import shown
 from colonnade.mechanism.accounting import check_epsilon
 from colonnade.mechanism.dissection import Block
 from colonnade.mechanism.forecast import BALANCED
 from colonnade.mechanism.moments import Distribution, Layout
 from colonnade.mechanism.objective import Calibration, Purpose, Task
 from colonnade.mechanism.plan import Offer, PrivacyPlan, Terms, plan_bottom_up, plan_top_down
-from colonnade.planning.query import ORDERS, Evaluated, Query, query_of
+from colonnade.planning.query import ASKED, ORDERS, Evaluated, Query, query_of
 
 LONGEST_REASON = 1000
 """Characters."""
@@ -276,25 +278,31 @@ class Agreement:
     def to(self) -> dict[str, Any]:
         """The form that travels and is digested; what is not stated is left out, as it was before it could be."""
         terms = self.terms() | {"norms": self.schema.norms}
-        written = {key: form.write(terms[key]) for key, form in FORMS.items()}
+        written = {key: own.write(terms[key]) for key, own in KEYS.items()}
         return {key: value for key, value in written.items() if value or key in ALWAYS}
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> Agreement:
         """Read back what `to` wrote."""
         try:
-            read = {key: form.read(content[key]) for key, form in FORMS.items() if key in content or key in ALWAYS}
+            read = {key: own.read(content[key]) for key, own in KEYS.items() if key in content or key in ALWAYS}
             return cls.from_terms(**read | {"schema": Schema.of(read["schema"], read.pop("norms"))})
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
             raise StudyError(f"an agreement lacks or misstates a field: {str(error)[:200]}") from None
 
 
-class Form(NamedTuple):
-    """How a term travels, how it is read, and what it is where it is not stated; one that has no such value must be."""
+class Key(NamedTuple):
+    """A term: how it travels, how it is read, what it is where it is not stated, and how a study file states it.
+
+    One that has no usual value must be stated; one without `stated` stands elsewhere in a file than in [study].
+    """
 
     write: Callable[[Any], Any]
     read: Callable[[Any], Any]
     usual: Any = NotImplemented
+    stated: Callable[[Section, str], Any] | None = None
+    name: str = ""
+    """In a study file, where it is another there."""
 
 
 def _same(value: Any) -> Any:
@@ -321,44 +329,96 @@ def _offers(offers: Mapping[str, Offer]) -> dict[str, Any]:
     return {p: {"total": o.total, "own": o.own, "pairs": dict(o.pairs)} for p, o in sorted(offers.items())}
 
 
-FORMS: Mapping[str, Form] = {
-    "name": Form(_same, str),
-    "schema": Form(Schema.to, _same),
-    "norms": Form(lambda norms: dict(sorted(norms.items())), _same),
-    "label": Form(_same, _same),
-    "task": Form(_value, Task),
-    "epsilon": Form(_same, _same),
-    "offers": Form(
+def _chosen(kind: type[Enum]) -> Callable[[Section, str], Any]:
+    return lambda terms, key: kind(terms.choice(key, [one.value for one in kind]))
+
+
+def _delta(terms: Section, key: str) -> float:
+    delta = terms.number(key)
+    if not 0 <= delta < 1:
+        raise PrivacyError(f"delta must lie in [0, 1), got delta={delta}")
+    return delta
+
+
+def _objective(terms: Section, key: str) -> str:
+    found = terms.content[key]
+    if not isinstance(found, str) or not found.strip():
+        raise StudyError(f'[study] objective must be a polynomial such as "(y - w * x)^2", got {shown(found)}')
+    return found
+
+
+def _pairs(form: str) -> Callable[[Section, str], tuple[tuple[str, str], ...]]:
+    def stated(terms: Section, key: str) -> tuple[tuple[str, str], ...]:
+        found = terms.content[key]
+        if not isinstance(found, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in found):
+            raise StudyError(f"[study] {key} must be a list of pairs {form}, got {shown(found)}")
+        return tuple((str(a), str(b)) for a, b in found)
+
+    return stated
+
+
+def _interactions(terms: Section, key: str) -> tuple[tuple[str, ...], ...]:
+    found = terms.content[key]
+    if not isinstance(found, list) or not all(
+        isinstance(columns, list) and all(isinstance(text, str) for text in columns) for columns in found
+    ):
+        raise StudyError(
+            f'[study] interactions must be a list of lists ["party.column", "party.column"], got {shown(found)}'
+        )
+    return tuple(tuple(columns) for columns in found)
+
+
+def _class_share(terms: Section, key: str) -> tuple[float, ...]:
+    """One share, or the two that it lies between; the agreement checks that they are shares."""
+    found = terms.content[key]
+    ends = found if isinstance(found, list) else [found, found]
+    if not all(isinstance(end, (int, float)) and not isinstance(end, bool) for end in ends):
+        raise StudyError(f"[study] class_share must be a number or a list of two, got {shown(found)}")
+    return tuple(map(float, ends))
+
+
+KEYS: Mapping[str, Key] = {
+    "name": Key(_same, str, stated=lambda terms, key: require_name("a study's name", terms.text(key), StudyError)),
+    "schema": Key(Schema.to, _same),
+    "norms": Key(lambda norms: dict(sorted(norms.items())), _same),
+    "label": Key(_same, _same, stated=Section.text),
+    "task": Key(_value, Task, stated=_chosen(Task)),
+    "epsilon": Key(_same, _same, stated=lambda terms, key: check_epsilon(terms.content[key])),
+    "offers": Key(
         _offers, lambda offers: {p: Offer(o["total"], o["own"], dict(o["pairs"])) for p, o in offers.items()}, {}
     ),
-    "delta": Form(_same, _same, 0.0),
-    "collusion": Form(_same, _same, 1),
-    "calibration": Form(_value, Calibration, Calibration.EXACT),
-    "product": Form(_same, _same, "lattice"),
-    "release": Form(_same, _same, "auto"),
-    "label_square": Form(_same, _same, False),
+    "delta": Key(_same, _same, 0.0, _delta),
+    "collusion": Key(_same, _same, 1, Section.whole),
+    "calibration": Key(_value, Calibration, Calibration.EXACT, _chosen(Calibration)),
+    "product": Key(_same, _same, "lattice", lambda terms, key: BACKENDS.named(terms.content[key])),
+    "release": Key(_same, _same, "auto", lambda terms, key: terms.choice(key, ASKED)),
+    "label_square": Key(_same, _same, False, Section.flag),
     # What follows is left out where it is as usual, as it was before it could be stated.
-    "impossible": Form(_lists, _rows, ()),
-    "pairs": Form(_lists, _rows, ()),
-    "interactions": Form(_lists, _rows, ()),
-    "order": Form(lambda order: 0 if order == ORDERS[0] else order, _same, ORDERS[0]),
-    "interval": Form(_same, _same, None),
-    "ball": Form(_same, _same, None),
-    "objective": Form(_same, str, ""),
-    "parameters": Form(list, _texts, ()),
-    "purpose": Form(lambda purpose: "" if purpose is Purpose.LABEL else purpose.value, Purpose, Purpose.LABEL),
-    "evaluates": Form(lambda evaluated: evaluated and evaluated.to(), Evaluated.of, None),
-    "ids": Form(IdTerms.to, IdTerms.of, AS_THEY_ARE),
-    "reason": Form(_same, _same, ""),
-    "auditors": Form(list, _texts, ()),
-    "organisations": Form(
+    "impossible": Key(_lists, _rows, (), _pairs('["column=level", "column=level"]')),
+    "pairs": Key(_lists, _rows, (), _pairs('["column", "column"]')),
+    "interactions": Key(_lists, _rows, (), _interactions),
+    "order": Key(lambda order: 0 if order == ORDERS[0] else order, _same, ORDERS[0], Section.whole),
+    "interval": Key(_same, _same, None, Section.number),
+    "ball": Key(_same, _same, None, Section.number),
+    "objective": Key(_same, str, "", _objective),
+    "parameters": Key(list, _texts, (), Section.texts),
+    "purpose": Key(
+        lambda purpose: "" if purpose is Purpose.LABEL else purpose.value, Purpose, Purpose.LABEL, _chosen(Purpose)
+    ),
+    "evaluates": Key(lambda evaluated: evaluated and evaluated.to(), Evaluated.of, None),
+    "ids": Key(IdTerms.to, IdTerms.of, AS_THEY_ARE, lambda terms, key: IdTerms(terms.texts(key)), "id_form"),
+    "reason": Key(_same, _same, "", lambda terms, key: reason_of(terms.text(key))),
+    "auditors": Key(list, _texts, ()),
+    "organisations": Key(
         lambda own: {p: {"name": o.name, "contact": o.contact} for p, o in sorted(own.items())},
         lambda own: {p: Organisation(**o) for p, o in own.items()},
         {},
     ),
-    "proofs": Form(_same, _same, ""),
-    "class_share": Form(list, lambda shares: tuple(map(float, shares)), ()),
+    "proofs": Key(_same, _same, "", lambda terms, key: terms.choice(key, PROOFS)),
+    "class_share": Key(list, lambda shares: tuple(map(float, shares)), (), _class_share),
 }
 """In the order in which they are written."""
-ALWAYS = tuple(FORMS)[: tuple(FORMS).index("impossible")]
-USUAL = {key: form.usual for key, form in FORMS.items() if form.usual is not NotImplemented}
+ALWAYS = tuple(KEYS)[: tuple(KEYS).index("impossible")]
+USUAL = {key: own.usual for key, own in KEYS.items() if own.usual is not NotImplemented}
+STATED = {own.name or key: (key, own.stated) for key, own in KEYS.items() if own.stated is not None}
+"""What [study] of a file says of an agreement, by the names that it has there."""

@@ -14,8 +14,7 @@ from colonnade.planning.agreement import Agreement
 from colonnade.report.charts import epsilon_scale
 from colonnade.report.results import Heading, Listing, Words
 from colonnade.report.spending import Spending
-from colonnade.report.text import epsilon_text, forecast_text, reliable_text, sentence
-from colonnade.report.tidy import listed
+from colonnade.report.text import epsilon_text, forecast_text, listed, reliable_text, sentence, worst
 
 TIERS = ((1.0, "strong"), (10.0, "moderate"), (inf, "weak"))
 """Up to which epsilon a promise is called so, after the three tiers of Ponomareva et al. 2023 (arXiv:2303.00654)."""
@@ -69,7 +68,7 @@ def belief_after(before: float, epsilon: float) -> PosteriorRange:
 
 def worst_epsilon(plan: Mapping[str, Any]) -> float:
     """The epsilon of a record against the worst view that has one."""
-    return float(max(e for e in plan["record"].values() if e is not None))
+    return worst(plan["record"]) or 0.0
 
 
 def sheet_context(
@@ -131,7 +130,7 @@ def _spent(plan: Mapping[str, Any], agreement: Agreement, spending: Mapping[str,
             "party": party,
             "organisation": ", ".join(filter(None, (name if name != party else "", contact))),
             "columns": ", ".join(columns[:SHOWN_COLUMNS] if more else columns) + more,
-            "epsilon": max((e for e in planned["epsilon"].values() if e is not None), default=None),
+            "epsilon": worst(planned["epsilon"]),
             **({} if one is None else {"before": one.before, "after": one.after, "cap": one.cap}),
         })  # fmt: skip
     unknown = Words("–")
@@ -148,7 +147,7 @@ def _spent(plan: Mapping[str, Any], agreement: Agreement, spending: Mapping[str,
 
 
 def _scale(plan: Mapping[str, Any], epsilon: float) -> Markup:
-    parts = [(name, max(e for e in p["epsilon"].values() if e is not None)) for name, p in plan["parties"].items()]
+    parts = [(name, worst(party["epsilon"]) or 0.0) for name, party in plan["parties"].items()]
     told = f"A whole record has epsilon {epsilon_text(epsilon)}, which is called {tier_of(epsilon)}. "
     told += "; ".join(f"the part of {name}: {epsilon_text(value)}" for name, value in parts)
     bounds = [(name, most) for most, name in TIERS]

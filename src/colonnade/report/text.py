@@ -27,6 +27,11 @@ def epsilon_text(value: float | None, digits: int = 4) -> str:
     return f"{Context(prec=digits, rounding=ROUND_CEILING).create_decimal(Decimal(repr(float(value)))).normalize():f}"
 
 
+def listed(names: Sequence[str]) -> str:
+    """Names in a sentence."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
 def size_text(count: float) -> str:
     """A number of bytes."""
     for unit in ("B", "kB", "MB", "GB"):
@@ -42,6 +47,16 @@ def time_text(seconds: float) -> str:
     if seconds < 3600:
         return f"{seconds / 60:.0f} min"
     return f"{seconds / 3600:.0f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.0f} days"
+
+
+def delta_text(delta: float) -> str:
+    """What stands beside an epsilon."""
+    return f"delta {delta:g}" if delta else "pure"
+
+
+def worst(views: Mapping[str, float | None]) -> float | None:
+    """The epsilon against the view that sees most, as far as there is a guarantee."""
+    return max((epsilon for epsilon in views.values() if epsilon is not None), default=None)
 
 
 def law_text(plan: Mapping[str, Any]) -> str:

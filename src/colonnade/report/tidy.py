@@ -16,11 +16,6 @@ LONGEST_WORD = 40
 NARROWEST = 8  # characters: narrower cells break every word
 
 
-def listed(names: Sequence[str]) -> str:
-    """Names in a sentence."""
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
 class TidyTable(Table):
     """A table that knows its terminal's width only when it is shown, and then lays out its columns."""
 

@@ -7,12 +7,11 @@ from typing import Any
 
 from colonnade.report.html import odds_text
 from colonnade.report.text import epsilon_text, left_of, range_text, size_text, time_text
-from colonnade.studio.form import Content, table
+from colonnade.studio.form import USUAL, Content, table
 from colonnade.studio.panel import panel_context
 from colonnade.studio.workspace import Workspace
 
-USUAL = {"[study] calibration": "exact", "[study] release": "auto", "[study] product": "lattice", "[study] delta": "0"}
-USUAL |= {"[study] purpose": "label", "[study] alignment": "psi"}
+STATED = {"[study] delta": "0", **{f"[study] {key}": text for key, text in USUAL.items()}}
 """What holds where a study says nothing; the form writes it out."""
 PRESENT, KEPT = "the study as it stands", "the plan that was kept"
 
@@ -75,7 +74,7 @@ def _terms(first: Content, second: Content) -> list[dict[str, Any]]:
     flat = [_flat(first), _flat(second)]
     out = []
     for name in dict.fromkeys([*flat[0], *flat[1]]):
-        values = [found.get(name, USUAL.get(name, "–")) for found in flat]
+        values = [found.get(name, STATED.get(name, "–")) for found in flat]
         if values[0] != values[1]:
             out.append({"name": name, "values": values, "differs": True})
     return out

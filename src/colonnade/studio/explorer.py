@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from colonnade.analysis.released import Released
-from colonnade.api.display import silent
+from colonnade.api.display import telling
 from colonnade.api.model import Model
 from colonnade.api.release import Release
 from colonnade.api.views import SyntheticRows
@@ -45,7 +45,7 @@ class Explorer:
 
     def _model(self, label: str) -> Model:
         if label not in self._models:
-            with silent():
+            with telling():
                 self._models[label] = self.asked.solve(label or None, task=self.task_of(label))
         return self._models[label]
 

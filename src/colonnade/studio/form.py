@@ -8,10 +8,12 @@ from itertools import count
 from typing import Any
 
 from colonnade.foundation.errors import KeyPath, StudyError
+from colonnade.foundation.matching import PSI
 from colonnade.foundation.schema import KINDS, MOST_PARTIES
 from colonnade.foundation.sections import require_shallow
 from colonnade.foundation.shown import OPEN, number_of
 from colonnade.foundation.toml import toml_key, toml_section
+from colonnade.planning.agreement import USUAL as TERMS
 
 Content = dict[str, Any]
 """A study file's parsed form, {"study": ..., "party": ...}, whether or not it is a valid study."""
@@ -24,7 +26,8 @@ STUDY: Readers = {
     ),
     **dict.fromkeys(("epsilon", "delta", "collusion", "rows"), number_of),
 }
-USUAL = {"product": "lattice", "alignment": "psi", "calibration": "exact", "release": "auto", "purpose": "label"}
+USUAL = {key: str(getattr(usual, "value", usual)) for key, usual in TERMS.items() if key in STUDY} | {"alignment": PSI}
+USUAL = {key: text for key, text in USUAL.items() if STUDY[key] is str and text}
 """What a choice of the form shows where the study says nothing."""
 BY_KIND = {kind.kind: tuple(kind.keys) for kind in KINDS.values()}
 KNOWN = tuple(dict.fromkeys(key for keys in BY_KIND.values() for key in keys))

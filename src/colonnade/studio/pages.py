@@ -327,7 +327,7 @@ class Studio:
         ledgers = self._workspace.readable_ledgers()
         doors = [*self._doors(), (f"{self._base}/releases/{quote(name)}", f"Explore {name}")]
         spending = booked_spending(explorer.release, ledgers)
-        page = release_page(explorer.release, PageContext(spending, doors=doors, answered=explorer.asked._own))
+        page = release_page(explorer.release, PageContext(spending, doors=doors, answered=explorer.asked.own))
         return _printable(page, page_footer("Release", explorer.asked.digest))
 
     def _ledgers(self, request: Request, fields: Fields) -> Response:

@@ -11,7 +11,6 @@ from colonnade.check import check_study
 from colonnade.data.table import Table
 from colonnade.foundation.errors import ColonnadeError, DataError, StoppedError, StudyError
 from colonnade.foundation.files import Place, places
-from colonnade.mechanism.release import ReleaseRecord, write_release
 from colonnade.report.progress import NAMES
 from colonnade.runs import Observer, Outcome, RunOptions, fit
 from colonnade.study import StudySpec
@@ -67,8 +66,6 @@ class Run(Observer):
     cancelled: bool = False
     """A person asked for the end: it comes with the next step, or not at all once parties submit."""
 
-    _file: Place | None = field(default=None, init=False, repr=False)
-
     def cancel(self) -> None:
         """Ask for the end of the run; what is submitted is booked, and goes on."""
         self.cancelled = True
@@ -86,7 +83,7 @@ class Run(Observer):
         try:
             require_booked(self.study, self.unbooked)
             with places(Place(self.place, new=True)) as (file,):
-                self._file = file
+                self.file = file
                 fitted = fit(self.study, RunOptions(approved=self.approved), self)
                 self.outcome, self.place = fitted.outcome, file.path or self.place
                 self.notes += [f"the session of {n} stays booked: {why}" for n, why in fitted.unsettled.items()]
@@ -103,10 +100,6 @@ class Run(Observer):
         finally:
             self._finish()
             self.done = True
-
-    def opened(self, release: ReleaseRecord) -> None:
-        assert self._file is not None
-        self._file.write(write_release(release))
 
     def table(self, table: Table) -> None:
         """What a party's person should know of how its records were read."""

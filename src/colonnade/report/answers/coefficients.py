@@ -11,7 +11,7 @@ from colonnade.analysis.units import Units, label_units
 from colonnade.foundation.names import ColumnRef
 from colonnade.foundation.shown import figure, ratio_text
 from colonnade.report.results import Answer, Figure, Heading, Listing, Part, Passage, Record, Words
-from colonnade.report.text import described
+from colonnade.report.text import described, listed
 
 if TYPE_CHECKING:
     import polars as pl
@@ -261,20 +261,17 @@ def quality_text(model: FittedModel) -> str:
 
 def summary_frame(public: PublicModel) -> pl.DataFrame:
     """Every coefficient in both units, with its odds ratio."""
-    kinds: dict[str, type] = {"feature": str, "party": str, "coefficient": float, "encoded": float}
-    kinds |= {"odds_ratio": float} if public.model.is_log_odds else {}
-    records = [{**r, "coefficient": r.get("estimate"), "against": r["base"]} for r in params(public).records]
-    return Listing((), records, fields={**kinds, "against": str}).frame
+    odds = {"odds_ratio": float} if public.model.is_log_odds else {}
+    kinds = {"feature": str, "party": str, "estimate": float, "encoded": float, **odds, "base": str}
+    return replace(params(public), fields=kinds).frame.rename({"estimate": "coefficient", "base": "against"})
 
 
 def interval_frame(public: PublicModel, found: Intervals) -> pl.DataFrame:
     """Every interval with its odds ratio."""
-    names = {"odds_ratio": "odds_estimate", "odds_ratio_low": "odds_low", "odds_ratio_high": "odds_high"}
-    kinds = {"feature": str, "against": str, **dict.fromkeys(NUMBERS, float)}
-    kinds |= dict.fromkeys(names, float) if public.model.is_log_odds else {}
-    records = conf_int(public, found).records
-    told = [{**r, "against": r["base"], **{name: r.get(key) for name, key in names.items()}} for r in records]
-    return Listing((), told, fields=kinds).frame
+    odds = {f"odds_{end}": f"odds_ratio{'' if end == 'estimate' else f'_{end}'}" for end in NUMBERS}
+    odds = odds if public.model.is_log_odds else {}
+    kinds = {"feature": str, "base": str, **dict.fromkeys((*NUMBERS, *odds), float)}
+    return replace(conf_int(public, found), fields=kinds).frame.rename({"base": "against", **odds})
 
 
 def sentences(found: Intervals) -> list[str]:
@@ -305,8 +302,7 @@ def sentences(found: Intervals) -> list[str]:
 def _listed(names: tuple[str, ...]) -> str:
     if len(names) > MOST_NAMED + 1:
         return f"{', '.join(names[:MOST_NAMED])} and {len(names) - MOST_NAMED} more are"
-    told = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-    return f"{told} {'is' if len(names) == 1 else 'are'}"
+    return f"{listed(names)} {'is' if len(names) == 1 else 'are'}"
 
 
 def interval_facts(public: PublicModel, found: Intervals) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from colonnade.evaluation import Evaluation, Measured
 from colonnade.planning.session_plan import SessionPlan
 from colonnade.report.answers.plan import blocks_of, epsilons_of
 from colonnade.report.results import Answer, Heading, Listing, Part, Passage, Words
-from colonnade.report.text import epsilon_text
+from colonnade.report.text import delta_text, epsilon_text
 
 NAMES = {
     "accuracy": "accuracy",
@@ -68,8 +68,8 @@ def foreseen(evaluation: Evaluation, session: SessionPlan, assumed: bool = False
     title = (
         f"{evaluation.public.study}: evaluation of the {model.task} model of {model.label} on {session.rows:,} records"
     )
-    pure = "pure" if not plan["delta"] else f"delta {plan['delta']:g}"
-    opened = f"epsilon {epsilon_text(plan['epsilon'])} for a whole record, {pure}; opened: {what_is_opened(evaluation)}"
+    spent = f"epsilon {epsilon_text(plan['epsilon'])} for a whole record, {delta_text(plan['delta'])}"
+    opened = f"{spent}; opened: {what_is_opened(evaluation)}"
     moved = (
         f"The noise is expected to move {NAMES[name].partition(',')[0]} by about {std:.2g}."
         for name, std in evaluation.expected(session).items()

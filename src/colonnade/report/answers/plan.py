@@ -12,6 +12,7 @@ from colonnade.report.results import Answer, Brief, Figure, Heading, Listing, Pa
 from colonnade.report.spending import spending_json
 from colonnade.report.text import (
     VIEWS,
+    delta_text,
     digest_note,
     epsilon_text,
     forecast_text,
@@ -20,6 +21,7 @@ from colonnade.report.text import (
     shares_text,
     size_text,
     time_text,
+    worst,
 )
 
 if TYPE_CHECKING:
@@ -130,8 +132,7 @@ def _expected(options: Options, plan: Mapping[str, Any], cuts: Sequence[Binning]
 
 def privacy_text(plan: Mapping[str, Any]) -> str:
     """Epsilon of a record and of each party's part, each against the view that sees most."""
-    pure = "pure" if not plan["delta"] else f"delta {plan['delta']:g}"
-    told = f"epsilon {epsilon_text(plan['epsilon'])}, {pure}, for a whole record"
+    told = f"epsilon {epsilon_text(plan['epsilon'])}, {delta_text(plan['delta'])}, for a whole record"
     if len(plan["parties"]) == 1:
         return f"{told}."
     told += f"; {worst_parts(plan)}, each against its worst view."
@@ -144,11 +145,7 @@ def privacy_text(plan: Mapping[str, Any]) -> str:
 
 def worst_parts(plan: Mapping[str, Any]) -> str:
     """The epsilon of each party's part against the view that sees most, as far as there is a guarantee."""
-    worst = [
-        f"{name} {epsilon_text(max((e for e in party['epsilon'].values() if e is not None), default=None), 2)}"
-        for name, party in plan["parties"].items()
-    ]
-    return _some(worst)
+    return _some([f"{name} {epsilon_text(worst(party['epsilon']), 2)}" for name, party in plan["parties"].items()])
 
 
 def _some(names: Sequence[str]) -> str:
@@ -170,10 +167,10 @@ def asked_of(plan: Mapping[str, Any], label: str) -> str:
 
 def terms_of(plan: Mapping[str, Any], label: str, assumed: bool = False) -> list[Part]:
     """What is computed, under which terms, from whose columns, and with how much noise."""
-    pure = "pure" if not plan["delta"] else f"delta {plan['delta']:g}"
     told = [
         f"{asked_of(plan, label)} over {plan['n']:,} records{ASSUMED if assumed else ''}",
-        f"epsilon {epsilon_text(plan['epsilon'])} for a whole record, {pure}, {law_text(plan)} noise; "
+        f"epsilon {epsilon_text(plan['epsilon'])} for a whole record, {delta_text(plan['delta'])}, "
+        f"{law_text(plan)} noise; "
         f"neighbours: {plan['neighbours']}",
         f"product {plan['product']}, collusion {plan['collusion']}, calibration {plan['calibration']}, "
         f"release {plan['released']}",

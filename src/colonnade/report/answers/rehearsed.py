@@ -70,7 +70,7 @@ def expected_range(found: Range, study: str) -> Answer:
     note = (
         "Rows invented from the schema: features independent, numbers fill all of their bounds or the lowest tenth, "
         f"every column matters or one alone{shares}; features decide {parts} of what the label depends on. A range, no "
-        "forecast: name public rows with --rows for one."
+        "forecast: name public rows with --public for one."
     )
     table = Listing([COLUMNS[0], *columns], records)
     title = f"From the schema alone, for {found.n:,} records"
