@@ -46,7 +46,7 @@ def in_the_clear(study: Study) -> Study:
 
     spec = study.study
     content = {**spec.content, "study": {**spec.content["study"], "product": "plain"}}
-    return Study._of(replace(study_from(content, spec.folder), sources=spec.sources))
+    return Study.of(replace(study_from(content, spec.folder), sources=spec.sources))
 
 
 def seeded(seed: int | str | bytes) -> Randomness:

@@ -60,7 +60,7 @@ class Plan(Shown):
         study: StudySpec | None = None,
     ) -> None:
         self.session, self.assumed = session, assumed
-        self._alignment, self._cuts, self._study = alignment, cuts, study
+        self._alignment, self.cuts, self._study = alignment, cuts, study
 
     @classmethod
     def read(cls, path: PathLike) -> Plan:
@@ -104,13 +104,14 @@ class Plan(Shown):
         return list(self.session.warnings())
 
     @cached_property
-    def _cost(self) -> Cost:
+    def cost(self) -> Cost:
+        """Bytes and CPU time that a run is expected to take."""
         from colonnade.report.cost import expected_cost
 
         return expected_cost(self.session, self._alignment)
 
     @cached_property
-    def _spending(self) -> Mapping[str, Spending]:
+    def spending(self) -> Mapping[str, Spending]:
         """What the ledgers say that the study names, where they are on this machine."""
         from colonnade.report.spending import planned_spending
 
@@ -120,7 +121,7 @@ class Plan(Shown):
     def answer(self) -> Answer:
         from colonnade.report.answers.plan import planned
 
-        return planned(self.session, self._cost, self.assumed, self._cuts, lambda: self._spending)
+        return planned(self.session, self.cost, self.assumed, self.cuts, lambda: self.spending)
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as `colonnade plan --json` prints it."""
@@ -152,14 +153,18 @@ class Plan(Shown):
 
     def report(self, path: PathLike) -> None:
         """Write the page that organisations read and sign before a run."""
+        with places(local_path(path)) as (file,):
+            file.write(self.page().encode())
+
+    def page(self, doors: Sequence[tuple[str, str]] = ()) -> str:
+        """The same as a text; `doors` are addresses and names of pages to go back to."""
         from colonnade.report.pages import require
 
         require()
         from colonnade.report.html import PageContext, plan_page
 
-        around = PageContext(self._spending, cuts=self._cuts)
-        with places(local_path(path)) as (file,):
-            file.write(plan_page(self.session, self._cost, self.assumed, around).encode())
+        around = PageContext(self.spending, doors=doors, cuts=self.cuts)
+        return plan_page(self.session, self.cost, self.assumed, around)
 
 
 class PlanComparison(Framed):

@@ -294,14 +294,18 @@ class Release(Shown):
         ledgers : sequence of path
             Of parties: the page then shows what their data had spent before, and with this release.
         """
+        spending = self._spending(ledgers)
+        with places(local_path(path)) as (file,):
+            file.write(self.page(spending).encode())
+
+    def page(self, spending: Mapping[str, Spending], doors: Sequence[tuple[str, str]] = ()) -> str:
+        """The same as a text; `doors` are addresses and names of pages to go back to."""
         from colonnade.report.pages import require
 
         require()
         from colonnade.report.html import PageContext, release_page
 
-        spending = self._spending(ledgers)
-        with places(local_path(path)) as (file,):
-            file.write(release_page(self.released, PageContext(spending, answered=self.own)).encode())
+        return release_page(self.released, PageContext(spending, doors=doors, answered=self.own))
 
     def summary(self, *, ledgers: Sequence[PathLike] = ()) -> ReleaseSummary:
         """Its terms, its own model and digests, as `colonnade report` prints them; takes ledgers as `report` does."""

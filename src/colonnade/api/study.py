@@ -129,10 +129,11 @@ class Study(Shown):
         rows, epsilon : optional
             In the place of what [study] says of them.
         """
-        return cls._of(read_study(local_path(path), plain(rows), plain(epsilon)))
+        return cls.of(read_study(local_path(path), plain(rows), plain(epsilon)))
 
     @classmethod
-    def _of(cls, study: StudySpec) -> Study:
+    def of(cls, study: StudySpec) -> Study:
+        """A study that is checked already."""
         out = cls.__new__(cls)
         out._start(study)
         return out
@@ -220,7 +221,7 @@ class Study(Shown):
         -------
         StudyRehearsal, or ExpectedRange without public rows
         """
-        study = self if rows is None else Study._of(self.study.with_rows(plain(rows)))
+        study = self if rows is None else Study.of(self.study.with_rows(plain(rows)))
         return study.rehearsal(public, choices_of(compare), warn_of, releases=releases, seed=seed, strict=strict)
 
     def rehearsal(

@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from colonnade.cli.options import Json, flag, group, option, path_argument, path_option, require_engine
-from colonnade.cli.screen import print_json
+from colonnade.cli.screen import tell
 from colonnade.foundation.errors import PolicyError
 
 app = group("Certificates of a deployed study: request, approve, install, revoke.")
@@ -47,11 +45,12 @@ def request(
     content, fingerprint = request_certificate(site) if signing is None else request_signing(site, signing)
     path = out or Path(f"{site.name}.csr")
     _write(path, content)
-    if json:
-        print_json({"request": str(path), "name": bearer(site)[0], "fingerprint": fingerprint})
-        return
-    typer.echo(f"The request is in {path}; send it to whoever keeps authority/. The key stays where it is.")
-    typer.echo(f"Its fingerprint, to be compared by telephone: {fingerprint}")
+    tell(
+        json,
+        {"request": str(path), "name": bearer(site)[0], "fingerprint": fingerprint},
+        f"The request is in {path}; send it to whoever keeps authority/. The key stays where it is.",
+        f"Its fingerprint, to be compared by telephone: {fingerprint}",
+    )
 
 
 @app.command(short_help="Sign a request, at the authority.")
@@ -78,12 +77,9 @@ def approve(
     signed = approve_request(authority, content, days, connections_only)
     path = out or Path(f"{signed.name}.crt")
     _write(path, signed.pem)
-    if json:
-        known = {"name": signed.name, "fingerprint": signed.fingerprint, "until": signed.until.isoformat()}
-        print_json({"certificate": str(path), **known})
-        return
-    typer.echo(f"The certificate of {signed.name}, valid until {signed.until:%Y-%m-%d}, is in {path}; send it back.")
-    typer.echo(f"The key's fingerprint: {signed.fingerprint}")
+    known = {"name": signed.name, "fingerprint": signed.fingerprint, "until": signed.until.isoformat()}
+    said = f"The certificate of {signed.name}, valid until {signed.until:%Y-%m-%d}, is in {path}; send it back."
+    tell(json, {"certificate": str(path), **known}, said, f"The key's fingerprint: {signed.fingerprint}")
 
 
 @app.command(short_help="Put a signed certificate, or a list of revoked ones, into a folder.")
@@ -109,7 +105,7 @@ def install(
         said = f"The certificate of {site.name} is valid until {until:%Y-%m-%d}. " + (
             "Restart the server to show it." if site.role == "server" else "It is used from the next connection on."
         )
-    print_json({"site": site.name, **told}) if json else typer.echo(said)
+    tell(json, {"site": site.name, **told}, said)
 
 
 @app.command(short_help="Take a certificate back, at the authority.")
@@ -129,9 +125,5 @@ def revoke(
     name, content = revoke_certificate(authority, certificate.read_bytes(), reason)
     out = Path("revoked.crl") if out is None else out
     _write(out, content)
-    if json:
-        print_json({"name": name, "list": str(out)})
-    else:
-        typer.echo(
-            f"The certificate of {name} is revoked; every site needs the list: colonnade cert install FOLDER {out}"
-        )
+    said = f"The certificate of {name} is revoked; every site needs the list: colonnade cert install FOLDER {out}"
+    tell(json, {"name": name, "list": str(out)}, said)

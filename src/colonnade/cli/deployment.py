@@ -22,7 +22,7 @@ from colonnade.cli.options import (
     path_option,
     require_engine,
 )
-from colonnade.cli.screen import print_json, show, stderr
+from colonnade.cli.screen import print_json, show, stderr, tell
 from colonnade.foundation.errors import StoppedError
 
 deploy_app = group("Folders for the organisations of a study.")
@@ -65,14 +65,11 @@ def deploy_new(
 
     folders = deploy(study, out, Address.of(server), keyless)
     said = warnings(read_study(study))
-    if json:
-        known = {"folders": [str(f) for f in folders], "authority": str(out / "authority"), "server": server}
-        print_json({**known, "warnings": said})
-        return
-    for folder in folders:
-        typer.echo(f"{folder}: hand it to its organisation over a safe channel; its README.md says what to do.")
-    typer.echo(f"{out / 'authority'}: keep it offline; it can make certificates for this study.")
-    for sentence in said:
+    known = {"folders": [str(f) for f in folders], "authority": str(out / "authority"), "server": server}
+    handed = (f"{f}: hand it to its organisation over a safe channel; its README.md says what to do." for f in folders)
+    kept = f"{out / 'authority'}: keep it offline; it can make certificates for this study."
+    tell(json, {**known, "warnings": said}, *handed, kept)
+    for sentence in () if json else said:
         typer.echo(f"note: {sentence}", err=True)
 
 
@@ -88,11 +85,8 @@ def deploy_add(
     from colonnade.flare.deploy import deploy_add as deploy
 
     folders = deploy(study, authority, out)
-    if json:
-        print_json({"folders": [str(folder) for folder in folders]})
-        return
-    for folder in folders:
-        typer.echo(f"{folder}: goes into studies/ of the folder of {folder.parent.parent.name}.")
+    lines = (f"{folder}: goes into studies/ of the folder of {folder.parent.parent.name}." for folder in folders)
+    tell(json, {"folders": [str(folder) for folder in folders]}, *lines)
 
 
 @server_app.command("start", short_help="Serve sessions until stopped.")

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from colonnade.cli.options import Json, argument, flag, path_argument, path_option, require_engine
-from colonnade.cli.screen import print_json, show
+from colonnade.cli.screen import show, tell
 from colonnade.foundation.errors import StudyError
 
 ASK_SECONDS = 20.0  # a person waits at the terminal; no answer by then is an answer
@@ -62,14 +62,11 @@ def approve(
     party = read_site(site, PARTY)
     if withdraw:
         party.approvals.withdraw(digest)
+        said = f"The approval of plan {digest} at {party.name} is withdrawn."
     else:
         party.approve(digest)
-    if json:
-        print_json({"site": party.name, "approved": party.approvals.waiting()})
-    elif withdraw:
-        typer.echo(f"The approval of plan {digest} at {party.name} is withdrawn.")
-    else:
-        typer.echo(f"Plan {digest} is approved at {party.name}, for one session.")
+        said = f"Plan {digest} is approved at {party.name}, for one session."
+    tell(json, {"site": party.name, "approved": party.approvals.waiting()}, said)
 
 
 def _ask(folders: list[Path]) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from colonnade.cli.options import Json, argument, flag, group, option, path_argument, require_engine
-from colonnade.cli.screen import print_json
 from colonnade.cli.screen import show as answered
+from colonnade.cli.screen import tell
 from colonnade.foundation.errors import StudyError
 
 app = group("Sessions in a queue, at the coordinator.")
@@ -38,10 +38,7 @@ def add(
     except ValueError:
         raise StudyError(f"a time must be written as 2026-11-16T08:00+00:00, got {at!r}") from None
     entry = SessionQueue(folder).add(study, due, every)
-    if json:
-        print_json(asdict(entry))
-    else:
-        typer.echo(f"Number {entry.number}: a session of study {entry.study}, not before {entry.due}.")
+    tell(json, asdict(entry), f"Number {entry.number}: a session of study {entry.study}, not before {entry.due}.")
 
 
 @app.command(short_help="What is in the queue, and how it ended.")

@@ -102,6 +102,14 @@ def write_page(page: Place, answer: Answer, title: str, lead: str) -> None:
     page.write(answer_page(answer, title, lead).encode())
 
 
+def tell(json: bool, content: Mapping[str, Any], *lines: str) -> None:
+    """Print one JSON object, or lines for a person."""
+    if json:
+        print_json(content)
+    else:
+        typer.echo("\n".join(lines))
+
+
 def print_json(content: Mapping[str, Any]) -> None:
     """One JSON object on standard output."""
     import json

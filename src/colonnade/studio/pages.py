@@ -22,9 +22,8 @@ from colonnade.foundation.schema import KINDS
 from colonnade.foundation.shown import number_of
 from colonnade.mechanism.release import digest
 from colonnade.planning.query import ASKED
-from colonnade.report.cost import expected_cost
-from colonnade.report.html import TEMPLATES, PageContext, environment, page_footer, plan_page, release_page, style
-from colonnade.report.spending import booked_spending, planned_spending
+from colonnade.report.html import TEMPLATES, environment, page_footer, style
+from colonnade.report.spending import booked_spending
 from colonnade.report.text import flaws_of
 from colonnade.studio.comparison import KEPT, PRESENT, choices, compared
 from colonnade.studio.explorer import MOST_ROWS, SHOWN_ROWS, Explorer
@@ -185,10 +184,8 @@ class Studio:
 
     def _plan_html(self, request: Request, fields: Fields) -> Response:
         with self._workspace.lock:
-            study, session, assumed = planned(self._workspace)
-            around = PageContext(planned_spending(study, session), doors=self._doors(), cuts=study.cuts)
-            page = plan_page(session, expected_cost(session, study.alignment), assumed, around)
-            return _printable(page, page_footer("Terms", session.terms))
+            plan = planned(self._workspace)
+            return _printable(plan.page(self._doors()), page_footer("Terms", plan.digest))
 
     def _edit(self, request: Request, fields: Fields) -> Response:
         """A button of the form: it takes the form's fields along, and may add or remove something."""
@@ -327,8 +324,7 @@ class Studio:
         ledgers = self._workspace.readable_ledgers()
         doors = [*self._doors(), (f"{self._base}/releases/{quote(name)}", f"Explore {name}")]
         spending = booked_spending(explorer.release, ledgers)
-        page = release_page(explorer.release, PageContext(spending, doors=doors, answered=explorer.asked.own))
-        return _printable(page, page_footer("Release", explorer.asked.digest))
+        return _printable(explorer.asked.page(spending, doors), page_footer("Release", explorer.asked.digest))
 
     def _ledgers(self, request: Request, fields: Fields) -> Response:
         return self._page("ledgers.html", ledgers=self._workspace.ledgers())

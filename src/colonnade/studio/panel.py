@@ -4,50 +4,43 @@ from __future__ import annotations
 
 from typing import Any
 
-from colonnade.foundation.errors import ColonnadeError, StudyError
-from colonnade.foundation.sections import parse_toml
+from colonnade.api.plan import Plan
+from colonnade.api.study import Study
+from colonnade.foundation.errors import ColonnadeError
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.plan import offered
-from colonnade.planning.session_plan import TYPICAL_ROWS, SessionPlan
+from colonnade.planning.session_plan import SessionPlan
 from colonnade.report.answers.plan import cost_text, leakage_of
 from colonnade.report.charts import curves
-from colonnade.report.cost import expected_cost
 from colonnade.report.curve import forecast_curve, quality_curves
 from colonnade.report.html import plan_context
-from colonnade.report.spending import planned_spending
 from colonnade.report.text import epsilon_text
 from colonnade.studio.form import Content, field_of, table, to_toml
-from colonnade.studio.workspace import Workspace
-from colonnade.study import LARGEST_STUDY, StudySpec, study_from, study_mistakes
+from colonnade.studio.workspace import Workspace, parsed
+from colonnade.study import study_mistakes
 
 
-def planned(workspace: Workspace, content: Content | None = None) -> tuple[StudySpec, SessionPlan, bool]:
-    """The study in the workspace, or another, with its plan as `colonnade plan` makes it; was n assumed?"""
-    study = workspace.study() if content is None else study_from(_checked(content), workspace.folder)
-    assumed = study.rows is None
-    return study, study.session(TYPICAL_ROWS if assumed else None), assumed
-
-
-def _checked(content: Content) -> Content:
-    return parse_toml(to_toml(content), "the study", LARGEST_STUDY, StudyError)
+def planned(workspace: Workspace, content: Content | None = None) -> Plan:
+    """The plan of the study in the workspace, or of another, as `colonnade plan` makes it."""
+    return Study.of(workspace.study(content)).plan()
 
 
 def panel_context(workspace: Workspace, content: Content | None = None) -> dict[str, Any]:
     """The plan's numbers, or all reasons why there is no plan."""
     shown = workspace.content if content is None else content
     try:
-        wrong = study_mistakes(_checked(shown), workspace.folder)
+        wrong = study_mistakes(parsed(to_toml(shown)), workspace.folder)
         if found := [(field_of(shown, path), sentence) for path, sentence in wrong]:
             return {"refused": found[0][1], "mistakes": found, "faults": dict(found)}
-        study, session, assumed = planned(workspace, content)
-        spending, cost = planned_spending(study, session), expected_cost(session, study.alignment)
+        plan = planned(workspace, content)
+        session, spending, cost = plan.session, plan.spending, plan.cost
     except ColonnadeError as error:
         return {"refused": str(error), "mistakes": [("", str(error))], "faults": {}}
     return {
         "refused": "",
         "mistakes": [],
         "faults": {},
-        "assumed": assumed,
+        "assumed": plan.assumed,
         "warnings": session.warnings(),
         "leakage": leakage_of(session),
         "terms": session.terms,
@@ -57,7 +50,7 @@ def panel_context(workspace: Workspace, content: Content | None = None) -> dict[
         "totals": {name: offer.total for name, offer in session.agreement.budget.offers.items()},
         "unit": "rho" if session.agreement.delta else "epsilon",
         "spending": spending,
-        **plan_context(session.describe(), study.agreement),
+        **plan_context(session.describe(), session.agreement),
     }
 
 
@@ -65,12 +58,12 @@ def curve_context(workspace: Workspace) -> dict[str, Any]:
     """What noise leaves at other epsilons, and the accuracy or R² that this is worth at stated strengths of signal."""
     try:
         with workspace.lock:
-            study, session, _ = planned(workspace)
+            session = planned(workspace).session
     except ColonnadeError as error:
         return {"curve_refused": str(error)}
     # Several plans take a while: the form must not wait for them.
-    points = forecast_curve(study.agreement, session.rows)
-    logistic = study.agreement.task is Task.LOGISTIC
+    points = forecast_curve(session.agreement, session.rows)
+    logistic = session.agreement.task is Task.LOGISTIC
     lines = quality_curves(points, logistic)
     what = "accuracy" if logistic else "R²"
     named = {f"{strength:.0%} explained": found for strength, found in lines.items()}
@@ -93,7 +86,7 @@ def with_present_split(workspace: Workspace, content: Content, epsilon: Any) -> 
         return content
     whole = {**content, "study": {**table(content.get("study")), "epsilon": epsilon}}
     try:
-        plan = planned(workspace, whole)[1].describe()
+        plan = planned(workspace, whole).session.describe()
     except ColonnadeError:
         return content
     offers = {name: float(epsilon_text(plan["parties"][name]["epsilon"]["outsider"])) for name in parties}

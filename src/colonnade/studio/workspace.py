@@ -87,11 +87,11 @@ class Workspace:
         path = self.place(name, ".toml")
         if path.stat().st_size > LARGEST_STUDY:
             read_study(path)
-        return _parsed(read_whole(path, "study").decode("utf-8", "replace"))
+        return _opened(read_whole(path, "study").decode("utf-8", "replace"))
 
     def load(self, text: str) -> None:
         """Put a study that is given as text into the workspace, valid or not."""
-        self.content, self.opened = _parsed(text), None
+        self.content, self.opened = _opened(text), None
 
     def save(self, name: str) -> None:
         """Write the study into the folder; only the file it was opened from may be there already."""
@@ -100,9 +100,9 @@ class Workspace:
             place.write(to_toml(self.content).encode())
         self.opened = name
 
-    def study(self) -> StudySpec:
-        """The study, checked as a file with this content would be."""
-        return study_from(parse_toml(to_toml(self.content), "the study", LARGEST_STUDY, StudyError), self.folder)
+    def study(self, content: Content | None = None) -> StudySpec:
+        """The study, or another, checked as a file with this content would be."""
+        return study_from(parsed(to_toml(self.content if content is None else content)), self.folder)
 
     def guarded_study(self) -> StudySpec:
         """The study for a run: every file that it names must lie in the folder."""
@@ -183,8 +183,13 @@ class Workspace:
         return out
 
 
-def _parsed(text: str) -> Content:
-    content = parse_toml(text, "the study", LARGEST_STUDY, StudyError)
+def parsed(text: str) -> Content:
+    """A study file's parsed form."""
+    return parse_toml(text, "the study", LARGEST_STUDY, StudyError)
+
+
+def _opened(text: str) -> Content:
+    content = parsed(text)
     if not content.keys() & {"study", "party"}:
         raise StudyError("a study file needs a [study] section")
     return content

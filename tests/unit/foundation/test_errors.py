@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import pickle
 from pathlib import Path
 
 import colonnade
@@ -31,7 +32,24 @@ def test_the_library_raises_only_errors_of_the_tree() -> None:
         if path.name in outside:
             continue
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and isinstance(node.exc.func, ast.Name):
-                name = node.exc.func.id
+            # `.of(party)` and `.at(key)` say what a refusal is about.
+            raised = node.exc if isinstance(node, ast.Raise) else None
+            while isinstance(raised, ast.Call) and isinstance(raised.func, ast.Attribute):
+                raised = raised.func.value
+            if isinstance(raised, ast.Call) and isinstance(raised.func, ast.Name):
+                name = raised.func.id
                 if name[0].isupper():
                     assert name in TREE or name in BUILT_IN | INNER, f"{path.name} raises {name}"
+
+
+def test_an_error_says_whose_records_it_is_about() -> None:
+    found = errors.DataError("there is no column 'x'").of("bank")
+    assert (str(found), found.told, found.party) == (
+        "party bank: there is no column 'x'",
+        "there is no column 'x'",
+        "bank",
+    )
+    # A worker in another process hands it on.
+    again = pickle.loads(pickle.dumps(found))
+    assert (str(again), again.party) == (str(found), "bank")
+    assert str(errors.DataError("party bank: as it is")) == "party bank: as it is"
