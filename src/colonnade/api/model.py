@@ -311,7 +311,7 @@ class ModelPath(Shown, list[Model]):
 
     def __init__(self, models: Iterable[Model], penalty: str, known: Mapping[str, Any]) -> None:
         super().__init__(models)
-        self._penalty, self._known = penalty, {**known, "task": self[0].task}
+        self._penalty, self._known = penalty, known
 
     @property
     def answer(self) -> Answer:

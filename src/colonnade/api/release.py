@@ -188,7 +188,8 @@ class Release(Shown):
         for model in models:
             for note in model.notes:
                 warn_user(f"strength {model.public.model.ridge:g}: {note}")
-        return ModelPath(models, penalty, {"study": self.plan["study"], "notes": wanted.notes})
+        known = {"study": self.plan["study"], "task": models[0].task, "notes": wanted.notes}
+        return ModelPath(models, penalty, known)
 
     def _request(self, *, label: str | None, given: Any, seed: int, **asked: Any) -> ModelRequest:
         from colonnade.analysis.request import ModelRequest
