@@ -296,7 +296,7 @@ def test_negotiation_takes_the_least_offer(tmp_path: Path, delta: float) -> None
     del content["study"]["epsilon"]
     content["party"]["works"]["epsilon"], content["party"]["bank"]["epsilon"] = 3.0, 1.0
     workspace = Workspace(tmp_path, content)
-    session = planned(workspace)[1]
+    session = planned(workspace).session
     rows = negotiation(session)
     assert [row["block"] for row in rows] == [item.block.name for item in session.plan.blocks]
     for row, item in zip(rows, session.plan.blocks, strict=True):

@@ -15,7 +15,6 @@ from colonnade.foundation.errors import PrivacyError, StudyError
 from colonnade.foundation.matching import AS_THEY_ARE, IdTerms
 from colonnade.foundation.names import require_name, splits_at
 from colonnade.foundation.schema import Schema
-from colonnade.foundation.sections import Section
 from colonnade.foundation.shown import shown
 from colonnade.mechanism.accounting import check_epsilon
 from colonnade.mechanism.dissection import Block
@@ -294,13 +293,14 @@ class Agreement:
 class Key(NamedTuple):
     """A term: how it travels, how it is read, what it is where it is not stated, and how a study file states it.
 
-    One that has no usual value must be stated; one without `stated` stands elsewhere in a file than in [study].
+    One that has no usual value must be stated; one without `stated` stands elsewhere in a file than in [study]. A
+    section of a file comes from foundation.sections, which this floor does not load: it reads files.
     """
 
     write: Callable[[Any], Any]
     read: Callable[[Any], Any]
     usual: Any = NotImplemented
-    stated: Callable[[Section, str], Any] | None = None
+    stated: Callable[[Any, str], Any] | None = None
     name: str = ""
     """In a study file, where it is another there."""
 
@@ -329,26 +329,31 @@ def _offers(offers: Mapping[str, Offer]) -> dict[str, Any]:
     return {p: {"total": o.total, "own": o.own, "pairs": dict(o.pairs)} for p, o in sorted(offers.items())}
 
 
-def _chosen(kind: type[Enum]) -> Callable[[Section, str], Any]:
+def _kind(of: str) -> Callable[[Any, str], Any]:
+    """A value of this kind, as sections read it."""
+    return lambda terms, key: getattr(terms, of)(key)
+
+
+def _chosen(kind: type[Enum]) -> Callable[[Any, str], Any]:
     return lambda terms, key: kind(terms.choice(key, [one.value for one in kind]))
 
 
-def _delta(terms: Section, key: str) -> float:
+def _delta(terms: Any, key: str) -> float:
     delta = terms.number(key)
     if not 0 <= delta < 1:
         raise PrivacyError(f"delta must lie in [0, 1), got delta={delta}")
     return delta
 
 
-def _objective(terms: Section, key: str) -> str:
+def _objective(terms: Any, key: str) -> str:
     found = terms.content[key]
     if not isinstance(found, str) or not found.strip():
         raise StudyError(f'[study] objective must be a polynomial such as "(y - w * x)^2", got {shown(found)}')
     return found
 
 
-def _pairs(form: str) -> Callable[[Section, str], tuple[tuple[str, str], ...]]:
-    def stated(terms: Section, key: str) -> tuple[tuple[str, str], ...]:
+def _pairs(form: str) -> Callable[[Any, str], tuple[tuple[str, str], ...]]:
+    def stated(terms: Any, key: str) -> tuple[tuple[str, str], ...]:
         found = terms.content[key]
         if not isinstance(found, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in found):
             raise StudyError(f"[study] {key} must be a list of pairs {form}, got {shown(found)}")
@@ -357,7 +362,7 @@ def _pairs(form: str) -> Callable[[Section, str], tuple[tuple[str, str], ...]]:
     return stated
 
 
-def _interactions(terms: Section, key: str) -> tuple[tuple[str, ...], ...]:
+def _interactions(terms: Any, key: str) -> tuple[tuple[str, ...], ...]:
     found = terms.content[key]
     if not isinstance(found, list) or not all(
         isinstance(columns, list) and all(isinstance(text, str) for text in columns) for columns in found
@@ -368,7 +373,7 @@ def _interactions(terms: Section, key: str) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(columns) for columns in found)
 
 
-def _class_share(terms: Section, key: str) -> tuple[float, ...]:
+def _class_share(terms: Any, key: str) -> tuple[float, ...]:
     """One share, or the two that it lies between; the agreement checks that they are shares."""
     found = terms.content[key]
     ends = found if isinstance(found, list) else [found, found]
@@ -381,27 +386,29 @@ KEYS: Mapping[str, Key] = {
     "name": Key(_same, str, stated=lambda terms, key: require_name("a study's name", terms.text(key), StudyError)),
     "schema": Key(Schema.to, _same),
     "norms": Key(lambda norms: dict(sorted(norms.items())), _same),
-    "label": Key(_same, _same, stated=Section.text),
+    "label": Key(_same, _same, stated=_kind("text")),
     "task": Key(_value, Task, stated=_chosen(Task)),
     "epsilon": Key(_same, _same, stated=lambda terms, key: check_epsilon(terms.content[key])),
     "offers": Key(
         _offers, lambda offers: {p: Offer(o["total"], o["own"], dict(o["pairs"])) for p, o in offers.items()}, {}
     ),
     "delta": Key(_same, _same, 0.0, _delta),
-    "collusion": Key(_same, _same, 1, Section.whole),
+    "collusion": Key(_same, _same, 1, _kind("whole")),
     "calibration": Key(_value, Calibration, Calibration.EXACT, _chosen(Calibration)),
     "product": Key(_same, _same, "lattice", lambda terms, key: BACKENDS.named(terms.content[key])),
     "release": Key(_same, _same, "auto", lambda terms, key: terms.choice(key, ASKED)),
-    "label_square": Key(_same, _same, False, Section.flag),
+    "label_square": Key(_same, _same, False, _kind("flag")),
     # What follows is left out where it is as usual, as it was before it could be stated.
     "impossible": Key(_lists, _rows, (), _pairs('["column=level", "column=level"]')),
     "pairs": Key(_lists, _rows, (), _pairs('["column", "column"]')),
     "interactions": Key(_lists, _rows, (), _interactions),
-    "order": Key(lambda order: 0 if order == ORDERS[0] else order, _same, ORDERS[0], Section.whole),
-    "interval": Key(_same, _same, None, Section.number),
-    "ball": Key(_same, _same, None, Section.number),
+    "order": Key(
+        lambda order: 0 if order == ORDERS[0] else order, _same, ORDERS[0], lambda terms, key: terms.whole(key)
+    ),
+    "interval": Key(_same, _same, None, _kind("number")),
+    "ball": Key(_same, _same, None, _kind("number")),
     "objective": Key(_same, str, "", _objective),
-    "parameters": Key(list, _texts, (), Section.texts),
+    "parameters": Key(list, _texts, (), _kind("texts")),
     "purpose": Key(
         lambda purpose: "" if purpose is Purpose.LABEL else purpose.value, Purpose, Purpose.LABEL, _chosen(Purpose)
     ),
