@@ -339,7 +339,7 @@ def _chosen(kind: type[Enum]) -> Callable[[Any, str], Any]:
 
 
 def _delta(terms: Any, key: str) -> float:
-    delta = terms.number(key)
+    delta: float = terms.number(key)
     if not 0 <= delta < 1:
         raise PrivacyError(f"delta must lie in [0, 1), got delta={delta}")
     return delta
