@@ -177,6 +177,13 @@ def test_server_refuses_a_coordinator_that_means_another_prediction(sites: Path,
             recipe.server_task(name, tmp_path)
 
 
+def test_scores_are_for_their_owners_eyes(sites: Path) -> None:
+    asked = ask(sites / "bank")
+    guard, _ = asked.site.guard()
+    asked.prepare(guard)
+    assert asked.site.scores.stat().st_mode & 0o777 == 0o700
+
+
 def test_scores_have_no_release_file(sites: Path) -> None:
     ask(sites / "coordinator")
     with pytest.raises(typer.BadParameter, match="with --predict the scores stay with their receiver"):

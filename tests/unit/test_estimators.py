@@ -20,8 +20,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from colonnade.consent.guard import ConsentGuard
 from colonnade.consent.ledger import Ledger
 from colonnade.estimators import VerticalLinearRegression, VerticalLogisticRegression, vertical
+from colonnade.estimators.guards import open_guards
 from colonnade.foundation.errors import (
     ColonnadeError,
     DataError,
@@ -544,6 +546,20 @@ epsilon = {session}
 [total]
 epsilon = 5.0
 """
+
+
+def test_what_is_booked_counts_against_the_partys_own_columns(tmp_path: Path) -> None:
+    (tmp_path / "works.toml").write_text(POLICY.format(session=2.0))
+    consent = {"works": {"policy": tmp_path / "works.toml", "ledger": tmp_path / "works.ledger"}}
+    schema = Schema({"works": {"a": Numeric(-1, 1)}, "town": {"b": Numeric(-1, 1)}})
+
+    def data(**columns: list[float]) -> object:
+        guard = open_guards(consent, schema, pl.DataFrame(columns), seeded=False)["works"]
+        assert isinstance(guard, ConsentGuard)
+        return guard.data
+
+    own = data(a=[0.5, 0.1], b=[0.0, 1.0])
+    assert own == data(a=[0.5, 0.1], b=[0.3, 0.3]) == data(b=[0.0, 0.0], a=[0.5, 0.1]) != data(a=[0.5, 0.2], b=[0, 1])
 
 
 def test_a_policy_and_a_ledger_that_are_named_are_honoured(tmp_path: Path) -> None:

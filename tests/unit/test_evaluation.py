@@ -60,6 +60,33 @@ def test_measures_are_near_the_truth_and_inside_their_intervals(
             assert better, (name, measure)
 
 
+def test_as_many_may_collude_as_the_study_says(made: dict[tuple[str, int], Made]) -> None:
+    case = made["logistic", 3]
+    case.people(300, 4)
+    for asked in (1, 2):
+        assert evaluated(case, 5.0, 300, collusion=asked).agreement.collusion == asked
+
+
+def test_scores_are_judged_by_the_files_that_are_given(
+    made: dict[tuple[str, int], Made], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A party's ledger must count against the records that are scored, not against the study's."""
+    case = made["logistic", 2]
+    case.people(300, 4)
+    seen: dict[str, Source] = {}
+
+    def guards(sources: dict[str, Source], *_: object) -> None:
+        seen.update(sources)
+        raise StudyError("seen")
+
+    monkeypatch.setattr(runs, "_guards", guards)
+    other = case.folder / "other.parquet"
+    with pytest.raises(StudyError, match="seen"):
+        runs.predict(case.study(5.0), case.public, "p0", data={"p0": other})
+    assert isinstance(seen["p0"].data, FileSource) and seen["p0"].data.path == other
+    assert isinstance(seen["p1"].data, FileSource) and seen["p1"].data.path != other
+
+
 def test_the_calibration_curve_follows_the_diagonal(made: dict[tuple[str, int], Made]) -> None:
     this = made["logistic", 2]
     this.people(20_000, 21)

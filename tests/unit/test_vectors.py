@@ -252,6 +252,20 @@ def test_shares_of_two_parties() -> None:
     assert narrowed(Distribution.LAPLACE, 0.49, 0.8, collusion=0) == (1, {})
 
 
+def test_two_narrow_shares_hide_the_record_together() -> None:
+    """B is moved by its own squares, whatever its share: .9. A's share goes down to f with 1/sqrt(f^2 + 1) <= .9,
+    31/64; beside it B's must be whole, for 1/sqrt(f^2 + (31/64)^2) <= .9 asks .99998.
+    """
+    layout = signed_layout([1, 1])
+    blocks = dissect(paper_objective(layout, Task.LOGISTIC))
+
+    def moved(party: str | None, factor: float) -> float:
+        return {None: factor, "A": 0.3 * factor, "B": 0.9}[party]
+
+    found = narrow_shares(layout, blocks, Distribution.GAUSSIAN, 1, moved)
+    assert found == (0.9, {"A": Fraction(31, 64), "B": 1})
+
+
 def test_words_of_a_session() -> None:
     """Three parties' shares where two hide: n products of bound^2, the noise and the product's error fit, just."""
     session = plan_session(agreement_of(3, product="lattice"), 1000, bytes(32))
