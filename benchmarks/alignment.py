@@ -11,13 +11,17 @@ from __future__ import annotations
 import argparse
 import json
 import resource
+import sys
 import time
+from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from colonnade.crypto.alignment.all_sides import align_in_process
 from colonnade.crypto.alignment.kernels import AlignmentKernels, best_kernels
 from colonnade.foundation.randomness import Randomness
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from tests.helpers.matching import align_in_process
 
 CALLS = 2000
 KERNELS = ("best", "numpy", "numba")

@@ -33,7 +33,6 @@ PATHS = {
     "colonnade.consent.entries": {"Booking", "DataSet", "EntryKind"},
     "colonnade.consent.ledger": {"Ledger"},
     "colonnade.consent.policy": {"policy_from", "read_policy"},
-    "colonnade.crypto.alignment": {"align_in_process"},
     "colonnade.data.table": {"open_table", "read_table", "table_from"},
     "colonnade.foundation.threads": {"one_thread"},
     "colonnade.api": OBJECTS,

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from colonnade.crypto.alignment import frames, sizes, star
-from colonnade.crypto.alignment.all_sides import align_in_process
 from colonnade.crypto.alignment.frames import ROUNDS
 from colonnade.crypto.alignment.hashed_ids import Ids
 from colonnade.crypto.alignment.kernels import AlignmentKernels
@@ -20,6 +19,7 @@ from colonnade.crypto.product import SERVER
 from colonnade.foundation.errors import AlignmentError, MessageError, PolicyError, ProtocolError, StudyError
 from colonnade.foundation.matching import TWICE
 from colonnade.foundation.randomness import Randomness
+from tests.helpers.matching import align_in_process
 from tests.helpers.star_runs import HEAD, SESSION, Star, Tamper, free_transfers, people
 from tests.helpers.x25519_ring import ring
 

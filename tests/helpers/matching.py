@@ -1,4 +1,4 @@
-"""All sides of an alignment in one process: the embedded run, simulations and tests."""
+"""All sides of an alignment in one process."""
 
 from __future__ import annotations
 
