@@ -334,10 +334,18 @@ def at_import(mutant: Mutant) -> bool:
     return not mutant.scope or "" in names_for(mutant)
 
 
+@cache
+def imported(file: str) -> set[str]:
+    """The modules that a file of tests names in its imports."""
+    nodes = [node for node in ast.walk(ast.parse((ROOT / file).read_bytes())) if isinstance(node, ast.ImportFrom)]
+    return {word for node in nodes for word in (*(node.module or "").split("."), *(alias.name for alias in node.names))}
+
+
 def tests_for(mutant: Mutant, patience: float) -> list[str]:
     """The tests that run a line, the quickest first, those of its own module sooner, for so many seconds."""
     stem = Path(mutant.path).stem
-    known = sorted((seconds().get(name, 0.0) * (1 if stem in name else 4), name) for name in names_for(mutant) - {""})
+    near = {name: 1 if stem in name or stem in imported(name.partition("::")[0]) else 10 for name in names_for(mutant)}
+    known = sorted((seconds().get(name, 0.0) * far, name) for name, far in near.items() if name)
     out, total, files = [], 0.0, set[str]()
     for _, name in known:
         taken = seconds().get(name, SLOWEST + 1)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from math import exp, inf, log, nan, sqrt
+from math import exp, inf, log, log1p, nan, sqrt
 
 import numpy as np
 import pytest
@@ -138,7 +138,8 @@ def test_a_delta_that_hides_the_whole_divergence_leaves_no_epsilon() -> None:
     """At order 1.02 rho 1/100 is a divergence of .0102, and 1/4 is above 1 - exp(-.0102); where both are equal, not."""
     assert accounting._epsilon(Fraction(1, 100), 0.5, 1.02) == 0.0
     least = 5e-324
-    assert accounting._epsilon(Fraction(0), sqrt(least), 2.0) == pytest.approx(log(0.5) - log(2 * sqrt(least)))
+    known = log1p(-1 / 1.02) - log(1.02 * sqrt(least)) / 0.02
+    assert accounting._epsilon(Fraction(0), sqrt(least), 1.02) == pytest.approx(known)
 
 
 def test_forty_bits_of_a_third_and_the_ends_of_epsilon() -> None:
