@@ -5,16 +5,20 @@ from __future__ import annotations
 import os
 import re
 import signal
+import sqlite3
 import stat
 import subprocess
 import sys
 import time
 import tomllib
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
+import polars as pl
 import pytest
 
+from colonnade.check import check_study
 from colonnade.data.sources import FileSource
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.schema import MOST_PARTIES
@@ -123,6 +127,57 @@ def test_a_spend_that_nobody_books_is_asked_for(tmp_path: Path) -> None:
     asked = Run(study, tmp_path / "release.json", unbooked=True)
     asked.work()
     assert not asked.error and (tmp_path / "release.json").exists()
+
+
+def opened(folder: Path, text: str) -> Workspace:
+    """A study file of the folder, as the studio opens it."""
+    (folder / "study.toml").write_text(text)
+    found = Workspace(folder)
+    found.open("study.toml")
+    return found
+
+
+def test_a_study_file_of_the_folder_runs_with_what_it_names(tmp_path: Path) -> None:
+    """Files beside the folder and databases, as `colonnade new` drafts them; the same, typed or pasted, is refused."""
+    inside = tmp_path / "studio"
+    write_study_in(inside)
+    (inside / "bank.csv").rename(tmp_path / "bank.csv")
+    frame = pl.read_csv(inside / "works.csv")
+    with sqlite3.connect(tmp_path / "works.db") as database:
+        database.execute(f"create table people ({', '.join(frame.columns)})")
+        database.executemany(f"insert into people values ({', '.join('?' * frame.width)})", frame.rows())
+    query = 'data = "sqlite:///../works.db"\nquery = "select * from people"\ndataset = "people"'
+    text = STUDY.replace('"bank.csv"', '"../bank.csv"').replace('data = "works.csv"', query)
+    found = opened(inside, text)
+    assert not check_study(found.guarded_study()).refused
+    run = Run(found.guarded_study(), inside / "release.json", unbooked=True)
+    run.work()
+    assert not run.error and (inside / "release.json").exists()
+    for other in ('"../other.csv"', '"sqlite:///../other.db"\nquery = "select 1"\ndataset = "o"'):
+        changed = tomllib.loads(text.replace('"../bank.csv"', other))
+        with pytest.raises(StudyError, match=OWN):
+            Workspace(inside, changed, "study.toml", found.found).guarded_study()
+    pasted = Workspace(inside)
+    pasted.load(text)
+    with pytest.raises(StudyError, match=OWN):
+        pasted.guarded_study()
+
+
+def test_a_refusal_comes_before_the_button_that_spends(tmp_path: Path) -> None:
+    write_study_in(tmp_path)
+    studio = Studio(opened(tmp_path, STUDY), "token")
+
+    def page(answer: Any, **fields: str) -> str:
+        return bytes(answer(None, fields).body).decode()
+
+    assert "Run and spend epsilon" in page(studio._ask, release="r.json") and "No fault" in page(studio._check)
+    (tmp_path / "bank.csv").write_text((tmp_path / "bank.csv").read_text().replace("person", "human", 1))
+    text = page(studio._ask, release="r.json")
+    assert "A run would be refused." in text and "there is no id column" in text and "Run and spend" not in text
+    assert "there is no id column" in page(studio._check)
+    (tmp_path / "r.json").write_text("{}")
+    with pytest.raises(StudyError, match="is not overwritten"):
+        studio._ask(None, {"release": "r.json"})  # type: ignore[arg-type]
 
 
 def test_what_check_finds_is_told_after_a_refusal(tmp_path: Path) -> None:

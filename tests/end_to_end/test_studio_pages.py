@@ -27,6 +27,7 @@ RELEASE = "releases/first.json"
 PAGES = {
     "study": "",
     "curve": "curve",
+    "check": "check",
     "compare": "compare",
     "run": "run",
     "releases": "releases",
@@ -180,6 +181,33 @@ def test_each_flow_by_keyboard_alone(server: Server, run: Run, chromium: Any) ->
     assert complaints == []
 
 
+def test_what_is_typed_while_a_plan_is_made_is_kept(server: Server, chromium: Any) -> None:
+    """Also on the way to another page, and in a field that is emptied to type into."""
+    from playwright.sync_api import expect
+
+    server.ask(server.at("/open"), {"name": "study.toml"})
+    page = new_page(chromium, [])
+    page.goto(server.address)
+    reason = page.locator('[name="study.reason"]')
+    reason.fill("typed last")
+    page.locator("nav a", has_text="Ledgers").click()
+    page.wait_for_url("**/ledgers")
+    page.goto(server.address)
+    assert reason.input_value() == "typed last"
+    page.check('[name="budget"][value="parties"]')
+    offer = page.locator('[name="p0.epsilon"]')
+    expect(offer).not_to_have_value("")
+    with page.expect_response("**/plan"):
+        offer.fill("")
+    expect(page.locator("#panel")).not_to_have_attribute("aria-busy", "true")
+    assert offer.input_value() == ""
+    with page.expect_response("**/plan"):
+        page.keyboard.type("0.3")
+    assert offer.input_value() == "0.3" and reason.input_value() == "typed last"
+    page.close()
+    server.ask(server.at("/open"), {"name": "study.toml"})
+
+
 def test_mistakes_stand_at_their_fields(server: Server, chromium: Any) -> None:
     page = new_page(chromium, [], viewport={"width": 1280, "height": 1000})
     page.goto(server.address)
@@ -265,8 +293,18 @@ def test_negotiation_starts_from_the_present_split(server: Server, run: Run, chr
 def test_the_question_spends_nothing_and_names_the_ledgers(server: Server, run: Run) -> None:
     server.ask(server.at("/open"), {"name": "study.toml"})
     before = run("ledger", "show", server.folder / "bank.ledger", "--json").json if released(server, run) else {}
+    policy = server.folder / "bank.policy"
     status, text, _ = server.ask(server.at("/run/ask"), {"release": "asked.json"})
-    assert status == 200 and "Spend epsilon" in text and "Spend without a policy and a ledger of works" in text
+    assert status == 200 and "may spend at most epsilon=60" in text and "Run and spend" not in text
+    policy.write_text(POLICY.replace("epsilon = 60.0", "epsilon = 600.0"))
+    status, text, _ = server.ask(server.at("/run/ask"), {"release": "asked.json"})
+    policy.write_text(POLICY)
+    assert (
+        status == 200
+        and "Run and spend" in text
+        and "Spend epsilon" in text
+        and "Spend without a policy and a ledger of works" in text
+    )
     assert not (server.folder / "asked.json").exists()
     assert run("ledger", "show", server.folder / "bank.ledger", "--json").json == before
     told = run("plan", server.folder / "study.toml", "--json").json["spending"]["bank"]

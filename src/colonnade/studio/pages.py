@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from colonnade.check import check_study
 from colonnade.foundation.errors import ColonnadeError, StudyError
 from colonnade.foundation.kinds import Missing
 from colonnade.foundation.schema import KINDS
@@ -83,6 +84,7 @@ class Studio:
             ("/studio.js", self._script),
             ("/curve", self._curve),
             ("/curve/part", self._curve_part),
+            ("/check", self._check),
             ("/compare", self._compare),
             ("/plan.html", self._plan_html),
             ("/run", self._running),
@@ -129,8 +131,8 @@ class Studio:
 
     def _doors(self) -> list[tuple[str, str]]:
         """Ways back from a page that one signs."""
-        pages = (("/", "Study"), ("/compare", "Compare"), ("/run", "Run"), ("/releases", "Releases"))
-        return [(self._base + path, name) for path, name in (*pages, ("/ledgers", "Ledgers"))]
+        pages = ("Check", "Compare", "Run", "Releases", "Ledgers")
+        return [(f"{self._base}/", "Study"), *((f"{self._base}/{name.lower()}", name) for name in pages)]
 
     def _study(self, request: Request, fields: Fields) -> Response:
         with self._workspace.lock:
@@ -229,13 +231,20 @@ class Studio:
         return Response(text, media_type="application/toml", headers=headers)
 
     def _ask(self, request: Request, fields: Fields) -> Response:
-        """The question before spending: what it costs, of whose budget, and what nobody books."""
+        """The question before spending: what it costs, of whose budget, what nobody books, and what would refuse it."""
         with self._workspace.lock:
             context = panel_context(self._workspace)
             if context["refused"]:
                 return self._to("/run")
-            unkept = without_ledger(self._workspace.study())
-            return self._page("ask.html", asked=fields, unkept=unkept, **context)
+            self._workspace.new_place(fields.get("release", ""), ".json")
+            study = self._workspace.guarded_study()
+        checked, unkept = check_study(study), without_ledger(study)
+        return self._page("ask.html", asked=fields, unkept=unkept, checked=checked, **context)
+
+    def _check(self, request: Request, fields: Fields) -> Response:
+        with self._workspace.lock:
+            study = self._workspace.guarded_study()
+        return self._page("check.html", checked=check_study(study))
 
     def _start(self, request: Request, fields: Fields) -> Response:
         """Spend: the one button that does."""

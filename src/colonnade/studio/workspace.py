@@ -48,6 +48,8 @@ class Workspace:
     folder: Path
     content: Content = field(default_factory=lambda: deepcopy(EMPTY))
     opened: str | None = None
+    found: Content = field(default_factory=dict)
+    """The parties of the file that was opened, as it had them: what it names may lie outside of the folder."""
     kept: Content | None = None
     """A study that was put aside to compare others with."""
     lock: Lock = field(default_factory=Lock)
@@ -81,6 +83,7 @@ class Workspace:
     def open(self, name: str) -> None:
         """Put a study file of the folder into the workspace."""
         self.content, self.opened = self.read(name), name
+        self.found = deepcopy(table(self.content.get("party")))
 
     def read(self, name: str) -> Content:
         """A study file of the folder, valid or not."""
@@ -91,7 +94,7 @@ class Workspace:
 
     def load(self, text: str) -> None:
         """Put a study that is given as text into the workspace, valid or not."""
-        self.content, self.opened = _opened(text), None
+        self.content, self.opened, self.found = _opened(text), None, {}
 
     def save(self, name: str) -> None:
         """Write the study into the folder; only the file it was opened from may be there already."""
@@ -105,18 +108,28 @@ class Workspace:
         return study_from(parsed(to_toml(self.content if content is None else content)), self.folder)
 
     def guarded_study(self) -> StudySpec:
-        """The study for a run: every file that it names must lie in the folder."""
-        study = self.study()
+        """The study for a run: what it names lies in the folder, or stands so in the file that was opened."""
+        study, parties = self.study(), table(self.content.get("party"))
         for name, source in study.sources.items():
-            if source.data is not None and not isinstance(source.data, FileSource):
-                raise StudyError(f"party {name}: the studio reads files of its own folder only, got an address")
-            data = None if source.data is None else source.data.path
+            now, before = table(parties.get(name)), table(self.found.get(name))
+            typed = [key for key in ("data", "query", "policy", "ledger") if now.get(key) != before.get(key)]
+            database = source.data is not None and not isinstance(source.data, FileSource)
+            if database and {"data", "query"} & {*typed}:
+                raise StudyError(
+                    f"party {name}: the studio reads files of its own folder only, and addresses that stand in the "
+                    "study file that was opened, got an address that was typed"
+                )
+            data = source.data.path if "data" in typed and isinstance(source.data, FileSource) else None
+            own = {"policy": source.policy, "ledger": source.ledger}
+            named = [data, *(path for key, path in own.items() if key in typed)]
             # A folder or a pattern names many files, and each of them may be a link.
-            named = [path for path in (data, source.policy, source.ledger) if path is not None]
             parts = data_files(data) if data is not None and self._inside(data) else []
             for path in (*named, *parts):
-                if not self._inside(path):
-                    raise StudyError(f"party {name}: the studio reads files of its own folder only, got {path.name!r}")
+                if path is not None and not self._inside(path):
+                    raise StudyError(
+                        f"party {name}: the studio reads files of its own folder only, and those that the study file "
+                        f"names that was opened, got {path.name!r}"
+                    )
         return study
 
     def add_draft(self, name: str, party: str) -> None:

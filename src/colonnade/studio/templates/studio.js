@@ -17,6 +17,8 @@ function followForm(form, panel) {
     if (asked) asked.abort();
     asked = new AbortController();
     panel.setAttribute("aria-busy", "true");
+    clearTimeout(timer);
+    timer = 0;
     try {
       const answer = await fetch("plan", {
         method: "POST",
@@ -39,11 +41,11 @@ function followForm(form, panel) {
     }
   }
 
-  // What the plan proposes for fields that are still empty.
+  // What the plan proposes for fields that are still empty, but for the one that somebody has emptied to type into.
   function fill() {
     for (const proposed of panel.querySelectorAll("[data-set]")) {
       const field = form.elements[proposed.dataset.set];
-      if (field && field.value === "") {
+      if (field && field.value === "" && field !== document.activeElement) {
         field.value = proposed.dataset.to;
         field.dispatchEvent(new Event("proposed"));
       }
@@ -94,6 +96,14 @@ function followForm(form, panel) {
     if (/^(draft|save)\./.test(event.target.name || "")) return;
     clearTimeout(timer);
     timer = setTimeout(ask, 250);
+  });
+  // A link to another page takes along what was typed last.
+  document.addEventListener("click", async (event) => {
+    const link = event.target.closest("a[href]");
+    if (!link || !timer) return;
+    event.preventDefault();
+    await ask();
+    location.href = link.href;
   });
   asked = new AbortController();
   draw(asked.signal);
