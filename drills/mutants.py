@@ -344,11 +344,12 @@ def imported(file: str) -> set[str]:
 def tests_for(mutant: Mutant, patience: float) -> list[str]:
     """The tests that run a line, the quickest first, those of its own module sooner, for so many seconds."""
     stem = Path(mutant.path).stem
-    near = {name: 1 if stem in name or stem in imported(name.partition("::")[0]) else 10 for name in names_for(mutant)}
-    known = sorted((seconds().get(name, 0.0) * far, name) for name, far in near.items() if name)
+    kept = names_for(mutant) & seconds().keys()
+    far = {name: 1 if stem in name or stem in imported(name.partition("::")[0]) else 10 for name in kept}
+    known = sorted((seconds()[name] * far[name], name) for name in kept)
     out, total, files = [], 0.0, set[str]()
     for _, name in known:
-        taken = seconds().get(name, SLOWEST + 1)
+        taken = seconds()[name]
         # A new interpreter loads each file of tests again.
         loading = float(at_import(mutant) and name.partition("::")[0] not in files)
         if taken <= SLOWEST and total + taken + loading <= patience:
