@@ -343,15 +343,20 @@ def imported(file: str) -> set[str]:
 
 def tests_for(mutant: Mutant, patience: float) -> list[str]:
     """The tests that run a line, the quickest first, those of its own module sooner, for so many seconds."""
-    stem = Path(mutant.path).stem
+    stem, afresh = Path(mutant.path).stem, at_import(mutant)
     kept = names_for(mutant) & seconds().keys()
     far = {name: 1 if stem in name or stem in imported(name.partition("::")[0]) else 10 for name in kept}
-    known = sorted((seconds()[name] * far[name], name) for name in kept)
+    # A new interpreter loads each file of tests again, so that it takes one file after the other.
+    whole = Counter[str]()
+    for name in kept if afresh else ():
+        whole[name.partition("::")[0]] += min(seconds()[name], SLOWEST)
+    known = sorted(
+        ((whole[name.partition("::")[0]] + 1) * far[name], seconds()[name] * far[name], name) for name in kept
+    )
     out, total, files = [], 0.0, set[str]()
-    for _, name in known:
+    for *_, name in known:
         taken = seconds()[name]
-        # A new interpreter loads each file of tests again.
-        loading = float(at_import(mutant) and name.partition("::")[0] not in files)
+        loading = float(afresh and name.partition("::")[0] not in files)
         if taken <= SLOWEST and total + taken + loading <= patience:
             out.append(name)
             total += taken + loading

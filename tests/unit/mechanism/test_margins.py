@@ -74,7 +74,7 @@ def test_a_computed_delta_is_raised_by_what_floats_may_lack(deviation: float, ep
     near, far = 0.5 / deviation - epsilon * deviation, -0.5 / deviation - epsilon * deviation
     margin = ndtr(near) * (near**2 + far**2 + epsilon + 8) * 2.0**-50
     found = accounting._delta(deviation, epsilon) - (ndtr(near) - exp(epsilon + log_ndtr(far)))
-    assert found == pytest.approx(margin, rel=1e-2)
+    assert found == pytest.approx(margin, rel=1e-2, abs=0)
 
 
 def test_cross_party_rates_count_once_unless_it_is_said() -> None:
@@ -271,7 +271,7 @@ def test_deviations_that_hold_95_of_100_values() -> None:
 
 def test_a_session_that_tells_nothing_still_costs_a_little() -> None:
     """At epsilon 0 mu is 2^-48, above what floats may lack; rho is half of its square."""
-    assert rho_of_pure(0.0) == pytest.approx(2.0**-97, rel=0.1)
+    assert rho_of_pure(0.0) == pytest.approx(2.0**-97, rel=0.1, abs=0)
 
 
 def test_coefficients_of_an_objective_and_caps_have_ends() -> None:
