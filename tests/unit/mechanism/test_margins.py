@@ -18,9 +18,10 @@ from colonnade.foundation.errors import LedgerError, PrivacyError, StudyError
 from colonnade.foundation.names import ColumnRef
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Categorical, Numeric, Schema
-from colonnade.mechanism import accounting, defects, monomials, noise, objective, sampling
+from colonnade.mechanism import accounting, boxbound, defects, monomials, noise, objective, sampling
 from colonnade.mechanism import plan as plan_module
 from colonnade.mechanism.accounting import Guarantee
+from colonnade.mechanism.boxbound import _Dual
 from colonnade.mechanism.composition import Cap, Charge, Rule, Spent, _pair, _rho_within, rho_of_pure, total
 from colonnade.mechanism.declared import DeclaredObjective, declared_layout, declared_terms
 from colonnade.mechanism.defects import epsilon_in_spite
@@ -475,3 +476,11 @@ def test_a_slack_of_half_leaves_nothing_to_read() -> None:
         with pytest.raises(PrivacyError):
             accounting.epsilon_of_rho(Fraction(1), 1e-6, slack)
     assert accounting.epsilon_of_rho(Fraction(1), 1e-6, Fraction(2, 5)) > 1
+
+
+def test_a_bound_holds_whatever_a_solver_returns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of -s - s^2, at most 1/4: the solution is 1/2, and with any other the residual makes up for what is lacking."""
+    dual = _Dual(np.ones(1), np.zeros((1, 1)), np.ones(1), np.ones(1), np.zeros(1))
+    for y in (0.5, 1.5, -3.0):
+        monkeypatch.setattr(boxbound.np.linalg, "solve", lambda matrix, shift, y=y: np.array([y]))
+        assert dual.checked(np.zeros(1)) == pytest.approx(0.25, rel=1e-9)
