@@ -345,7 +345,7 @@ def tests_for(mutant: Mutant, patience: float) -> list[str]:
     """The tests that run a line, the quickest first, those of its own module sooner, for so many seconds."""
     stem, afresh = Path(mutant.path).stem, at_import(mutant)
     kept = names_for(mutant) & seconds().keys()
-    far = {name: 1 if stem in name or stem in imported(name.partition("::")[0]) else 10 for name in kept}
+    far = {name: 1 if stem in imported(name.partition("::")[0]) else 4 if stem in name else 10 for name in kept}
     # A new interpreter loads each file of tests again, so that it takes one file after the other.
     whole = Counter[str]()
     for name in kept if afresh else ():

@@ -374,7 +374,7 @@ def test_sizes_of_the_lattice_product() -> None:
     # Errors move a term by 28 / (gain 49) at most, which must not pass 1/256: 146 < gain.
     assert chain_gain(3, 100, 7, 1e9, 2**36, 45) is None and chain_gain(3, 100, 7, 1e9, 2**35, 45) == 2**8
     # 31 levels of additions, 22 multiplications by sqrt(5) and 84 by roots, each of 2^-53, to first order.
-    assert fft_error(3.0, 5.0) == pytest.approx(15 * (31 + 22 * sqrt(5) + 84) * 2.0**-53, rel=1e-12)
+    assert fft_error(3.0, 5.0) == pytest.approx(15 * (31 + 22 * sqrt(5) + 84) * 2.0**-53, rel=1e-12, abs=0)
     # sqrt(1.25 * 300 * (4^8 + 2) / 12)
     assert uniform_norm(8, 300) == pytest.approx(1431.10534, rel=1e-8)
     # 1 / sqrt(2 (1/42.5 + 11.5 (sqrt 2048 + 10)^2 / (4 (4096^2 - 1)/12)))
