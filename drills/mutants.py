@@ -108,6 +108,8 @@ class Mutant:
     key: str
     """What it is called, which stays the same as long as the changed words do."""
     scope: str = ""
+    later: bool = True
+    """Whether it is of a function's body, which runs after the module was imported."""
 
     def apply(self, source: bytes) -> bytes:
         return source[: self.start] + self.new.encode() + source[self.stop :]
@@ -131,7 +133,7 @@ def mutants_of(path: Path) -> Iterator[Mutant]:
     def change(node: ast.expr, rule: str, new: str) -> Iterator[Mutant]:
         key = " ".join(f"{place} in {scope or 'the module'}, {rule}: {text(node)} -> {new}".split())
         seen[key] += 1
-        yield Mutant(place, node.lineno, *span(node), new, key + f" ({seen[key]})" * (seen[key] > 1), scope)
+        yield Mutant(place, node.lineno, *span(node), new, key + f" ({seen[key]})" * (seen[key] > 1), scope, later)
 
     def changes(node: ast.AST) -> Iterator[Mutant]:
         if isinstance(node, ast.BinOp):
@@ -168,11 +170,11 @@ def mutants_of(path: Path) -> Iterator[Mutant]:
             yield from change(node, "or for and", "(" + sign.join(f"({text(value)})" for value in node.values) + ")")
 
     def walk(node: ast.AST) -> Iterator[Mutant]:
-        nonlocal scope
+        nonlocal scope, later
         if isinstance(node, ast.Raise | ast.Import | ast.ImportFrom | ast.JoinedStr | ast.Assert):
             return
         inside = isinstance(node, ast.FunctionDef | ast.ClassDef)
-        before = scope
+        before, so_far = scope, later
         if inside:
             scope = f"{scope}.{node.name}".lstrip(".")
         yield from changes(node)
@@ -180,15 +182,16 @@ def mutants_of(path: Path) -> Iterator[Mutant]:
             if field in ("annotation", "returns", "decorator_list", "type_params"):
                 continue
             children = value if isinstance(value, list) else [value]
+            later = so_far or (isinstance(node, ast.FunctionDef | ast.Lambda) and field == "body")
             for child in children:
                 # What a branch assigns on its way to a raise is a part of its text.
                 branch = isinstance(node, ast.If | ast.ExceptHandler) and isinstance(children[-1], ast.Raise)
                 told = branch and isinstance(child, ast.Assign)
                 if isinstance(child, ast.AST) and not told:
                     yield from walk(child)
-        scope = before
+        scope, later = before, so_far
 
-    place, scope, seen = path.relative_to(SOURCE).as_posix(), "", Counter[str]()
+    place, scope, later, seen = path.relative_to(SOURCE).as_posix(), "", False, Counter[str]()
     yield from walk(ast.parse(source))
 
 
@@ -325,13 +328,13 @@ def names_for(mutant: Mutant) -> set[str]:
     # Of a statement of several lines the first may be the only one that is counted.
     back = range(mutant.line, mutant.line - 8 if mutant.scope else mutant.line - 1, -1)
     names = next((lines[line] for line in back if lines.get(line)), set())
-    # What runs at import belongs to everything that runs in the module.
-    return names if names - {""} else {name for tests in lines.values() for name in tests}
+    # What runs at import belongs to everything that runs in the module, whichever test imports it first.
+    return names if mutant.later and names - {""} else {name for tests in lines.values() for name in tests}
 
 
 def at_import(mutant: Mutant) -> bool:
     """Whether a line runs before any test does, so that what it made then is not what the change would make."""
-    return not mutant.scope or "" in names_for(mutant)
+    return not mutant.later or "" in names_for(mutant)
 
 
 @cache

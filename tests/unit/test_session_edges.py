@@ -135,6 +135,8 @@ def test_integers_of_one_party_fill_their_words_to_the_last() -> None:
 def test_words_without_crosses_hold_every_records_unit() -> None:
     session = plan_session(agreement_of(1), 50, bytes(32))
     assert session.spec.reach == 50 * session.grid.bound**2
+    # One number stands for an unknown number of records, and it is that of the documentation.
+    assert session_plan.TYPICAL_ROWS == evaluation.TYPICAL_ROWS == 10_000
 
 
 def test_each_factor_of_an_interaction_is_rounded_and_each_product_of_a_party() -> None:
@@ -150,7 +152,7 @@ def test_each_factor_of_an_interaction_is_rounded_and_each_product_of_a_party() 
     for rows in (1000, 10_000_000):
         needed = 50 * sqrt(rows * 4 / 4) / plan.noise_std(plan.blocks[0])
         assert grid_bound(plan, rows) == next(b for b in BOUNDS if b >= needed or b == BOUNDS[-1])
-    assert _interaction_bound(plan, 1e9) == BOUNDS[-1]
+    assert _interaction_bound(plan, 1e9) == BOUNDS[-1] == 2**11 - 1
 
 
 def test_a_block_is_made_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,7 +256,3 @@ def test_noise_that_is_not_there_is_said_to_be_large() -> None:
     asked: list[ProductNeeds] = []
     fit_sizes(plan, 100, lambda needs: asked.append(needs) or ProductSizes())  # type: ignore[func-returns-value]
     assert [(needs.noise_std, needs.noise_reach) for needs in asked] == [(2.0**40, 0)]
-
-
-def test_one_number_stands_for_an_unknown_number_of_records() -> None:
-    assert session_plan.TYPICAL_ROWS == evaluation.TYPICAL_ROWS == 10_000
