@@ -135,7 +135,7 @@ def take_part(
     from colonnade.protocol.party import PartyRole
     from colonnade.protocol.tasks import Unguarded
     from colonnade.transport.client import Client
-    from colonnade.transport.evidence import EvidenceFolder, new_key
+    from colonnade.transport.evidence import EvidenceFolder, read_key
 
     agreement = study(rows, columns)
     path = folder / f"{name}.parquet"
@@ -151,7 +151,7 @@ def take_part(
     if keep:
         own = folder / f"{name} {secrets.token_hex(4)}"
         own.mkdir()
-        account = SessionAccount(EvidenceFolder(own / "evidence", new_key(own / "key"), {"party": name}))
+        account = SessionAccount(EvidenceFolder(own / "evidence", read_key(own / "key", make=True), {"party": name}))
     watch = Stopwatch()
     watch_accounts(watch)
     with open_workers(count) as workers:
