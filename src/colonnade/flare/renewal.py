@@ -52,7 +52,7 @@ class Signed:
 
 
 def fingerprint(key: Any) -> str:
-    """The SHA-256 of a public key, in groups that can be read aloud."""
+    """The first 128 bits of a public key's SHA-256, in groups that can be read aloud."""
     digest = hashlib.sha256(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).hexdigest()
     return " ".join(digest[i : i + 4] for i in range(0, 32, 4))
 
