@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.data.ids import TOLD, filed, in_common, written_differently
+from colonnade.data.ids import TOLD, in_common, written_differently
 from colonnade.data.people import read_columns
 from colonnade.data.proposals import propose_written
+from colonnade.data.reading import filed
 from colonnade.data.sources import Source
 from colonnade.data.storage import as_texts
 from colonnade.data.store import read_rows

@@ -500,7 +500,7 @@ def _places(
     public: PublicModel, files: Sequence[str], queries: Sequence[str] = ()
 ) -> dict[str, FileSource | AddressSource]:
     """Each party's file: as named by "party=path", or the first that has all of the party's columns."""
-    from colonnade.data.ids import filed
+    from colonnade.data.reading import filed
 
     asked = of_parties(queries, public.schema.parties, "--query", "SELECT")
     each = (by_party(text, public.schema.parties) for text in files)
@@ -522,7 +522,7 @@ def _places(
 
 def require_apart(public: PublicModel, places: Mapping[str, Hashable]) -> None:
     """Refuse one table in the place of two parties' where both have a column of one name."""
-    from colonnade.data.ids import filed
+    from colonnade.data.reading import filed
 
     readers: dict[tuple[Hashable, str], str] = {}
     for party, columns in public.needs().items():

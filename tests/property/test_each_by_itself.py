@@ -14,8 +14,9 @@ import polars as pl
 import pytest
 
 from colonnade.data import people
-from colonnade.data.ids import IdColumns, Reading
+from colonnade.data.ids import IdColumns
 from colonnade.data.people import RecordFrames
+from colonnade.data.reading import Reading
 from colonnade.data.sources import FrameSource, Source, read_address
 from colonnade.data.table import Table
 from colonnade.data.written import Written

@@ -111,8 +111,9 @@ def test_records_are_those_of_a_group_by(seed: int, form: str, tmp_path: Path, m
 MANY = """
 import datetime, resource, sys
 import numpy as np, polars as pl
-from colonnade.data.ids import IdColumns, Reading
+from colonnade.data.ids import IdColumns
 from colonnade.data.people import RecordFrames
+from colonnade.data.reading import Reading
 from colonnade.foundation.columns import Aggregate
 from colonnade.foundation.schema import Categorical, Date, Numeric
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from colonnade.data.frames import numbers_among, select_from
-from colonnade.data.ids import Reading
-from colonnade.data.reading import block_rows, explain_errors, reason
+from colonnade.data.reading import Reading, block_rows, explain_errors, reason
 from colonnade.data.sql import frame_of, query_rows
 from colonnade.data.storage import plain_texts
 from colonnade.foundation.errors import DataError

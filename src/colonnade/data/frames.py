@@ -15,8 +15,7 @@ import numpy as np
 import polars as pl
 
 from colonnade.data.forms import plain_series
-from colonnade.data.ids import Reading
-from colonnade.data.reading import explain_errors
+from colonnade.data.reading import Reading, explain_errors
 from colonnade.data.storage import as_texts, id_texts
 from colonnade.data.written import PLAIN, Written
 from colonnade.foundation.errors import DataError

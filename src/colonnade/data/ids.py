@@ -9,9 +9,7 @@ from itertools import chain, combinations
 import polars as pl
 
 from colonnade.data.storage import id_texts
-from colonnade.data.written import PLAIN, Written
 from colonnade.foundation.errors import DataError
-from colonnade.foundation.schema import Column
 from colonnade.foundation.toml import toml_value
 
 LETTERS = {"ß": "ss", "ẞ": "SS", "ł": "l", "Ł": "L", "ø": "o", "Ø": "O", "đ": "d", "Đ": "D", "æ": "ae", "Æ": "AE"}
@@ -55,31 +53,6 @@ class IdColumns:
             return raw[0], raw[0]
         parts = [in_form(part, self.form, self.dates) for part in raw]
         return _joined(parts), _joined(raw)
-
-
-@dataclass(frozen=True)
-class Reading:
-    """What is read of a party's records, and how they are written; small enough to be sent to a worker."""
-
-    party: str
-    columns: Mapping[str, Column]
-    ids: IdColumns | None = None
-    written: Written = PLAIN
-
-    @property
-    def filed(self) -> list[str]:
-        """The columns that stand in the party's file; the others are computed from them."""
-        return filed(self.columns)
-
-    @property
-    def id_names(self) -> tuple[str, ...]:
-        """The columns of the file that ids are made of."""
-        return () if self.ids is None else self.ids.columns
-
-
-def filed(columns: Mapping[str, Column]) -> list[str]:
-    """The columns that are computed from no others."""
-    return [name for name, column in columns.items() if not column.sources]
 
 
 def _joined(parts: Sequence[pl.Series]) -> pl.Series:

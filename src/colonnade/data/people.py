@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from colonnade.data.ids import IdColumns, Reading
+from colonnade.data.ids import IdColumns
+from colonnade.data.reading import Reading
 from colonnade.data.storage import as_texts, counted, held_at, id_texts, values_in
 from colonnade.data.unfit import LeftOut, Unfit, add_unfit, require_agreed
 from colonnade.foundation.columns import (

@@ -16,7 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from colonnade.data.forms import plain_series, readable
-from colonnade.data.ids import IdColumns, Reading, filed, forms_found
+from colonnade.data.ids import IdColumns, forms_found
 from colonnade.data.storage import STORED
 from colonnade.data.store import DiskTexts, Values
 from colonnade.data.unfit import LeftOut, Unfit
@@ -62,6 +62,31 @@ OTHER_FILES = {
 }
 """What a file that is called CSV may be, by its first bytes."""
 NAMED = {",": "commas", ";": "a semicolon", "\t": "a tab", "|": "a bar"}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What is read of a party's records, and how they are written; small enough to be sent to a worker."""
+
+    party: str
+    columns: Mapping[str, Column]
+    ids: IdColumns | None = None
+    written: Written = PLAIN
+
+    @property
+    def filed(self) -> list[str]:
+        """The columns that stand in the party's file; the others are computed from them."""
+        return filed(self.columns)
+
+    @property
+    def id_names(self) -> tuple[str, ...]:
+        """The columns of the file that ids are made of."""
+        return () if self.ids is None else self.ids.columns
+
+
+def filed(columns: Mapping[str, Column]) -> list[str]:
+    """The columns that are computed from no others."""
+    return [name for name, column in columns.items() if not column.sources]
 
 
 def block_rows(width: int) -> int:

@@ -24,7 +24,8 @@ from colonnade.foundation.workers import HERE, Workers
 if TYPE_CHECKING:
     import polars as pl
 
-    from colonnade.data.ids import IdColumns, Reading
+    from colonnade.data.ids import IdColumns
+    from colonnade.data.reading import Reading
     from colonnade.data.table import Table
 
 DATABASES = ("postgresql", "postgres", "duckdb", "sqlite")
@@ -168,7 +169,7 @@ class Source:
 
     def reading(self, party: str, columns: Mapping[str, Column]) -> Reading:
         """How these columns of the party's records are read."""
-        from colonnade.data.ids import Reading
+        from colonnade.data.reading import Reading
 
         return Reading(party, columns, self.ids, self.written)
 

@@ -13,14 +13,16 @@ import polars as pl
 from numpy.typing import NDArray
 
 from colonnade.data.gate import Coding, code_block
-from colonnade.data.ids import TOLD, IdColumns, Reading, filed
+from colonnade.data.ids import TOLD, IdColumns
 from colonnade.data.reading import (
     Blocks,
     FilePart,
+    Reading,
     block_rows,
     check_block,
     explain_errors,
     file_frames,
+    filed,
     parquet_parts,
     select_columns,
 )
