@@ -268,7 +268,10 @@ def install_list(folder: Path, content: bytes) -> int:
     if path.exists():
         known = parse_list(path.read_bytes(), root)
         lost = {entry.serial_number for entry in known} - {entry.serial_number for entry in listed}
-        if lost or listed.last_update_utc < known.last_update_utc:
+        if lost:
+            count = f"{len(lost)} certificate{'s' * (len(lost) > 1)}"
+            raise PolicyError(f"the list does not name {count} that the one in the folder names: whose were they?")
+        if listed.last_update_utc < known.last_update_utc:
             raise PolicyError(
                 f"the list of {listed.last_update_utc:%Y-%m-%d %H:%M} is older than the one in the folder, of "
                 f"{known.last_update_utc:%Y-%m-%d %H:%M}"
