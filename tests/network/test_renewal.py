@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import shutil
 import stat
@@ -110,6 +111,13 @@ def test_the_authority_signs_names_that_it_knows_and_no_more(empty: Path) -> Non
         approve_request(authority, made_up("bank", 1024))
     with pytest.raises(StudyError, match="must be a signing request in PEM"):
         approve_request(authority, b"nothing")
+    # Whoever has no key to a public one, such as a partner's, cannot ask for a certificate of it.
+    lines = made_up("bank").decode().splitlines()
+    der = bytearray(base64.b64decode("".join(lines[1:-1])))
+    der[-1] ^= 1
+    bent = "\n".join([lines[0], base64.b64encode(bytes(der)).decode(), lines[-1]])
+    with pytest.raises(PolicyError, match="is not signed by the key that it names"):
+        approve_request(authority, bent.encode())
     with pytest.raises(StudyError, match="must be the folder authority/"):
         approve_request(empty / "bank", made_up("bank"))
     # Whoever asks cannot choose a role.
