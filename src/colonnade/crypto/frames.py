@@ -1,4 +1,4 @@
-"""What plain and bgn share: checks of a session's inputs, and numbered frames around what their parcels carry.
+"""What products share: checks of a session's inputs, a book of parcels, numbered frames around what these carry.
 
 A frame's digest is a checksum over the whole specification, round, sender, recipient, number and body, so that a parcel
 which was cut, altered, replayed, misdirected or made for another shape or modulus is refused. Anybody can compute it:
@@ -10,13 +10,14 @@ from __future__ import annotations
 import hashlib
 import hmac
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 import numpy as np
 
 from colonnade.crypto.product import SERVER, ChainSpec, Cross, Integers, ProductSpec, Words
 from colonnade.foundation.errors import MessageError, ProductError, ProtocolError
+from colonnade.foundation.integers import IntegerColumns
 
 SESSION_BYTES = 32  # 256 bits from the server: no two sessions are alike
 DIGEST_BYTES = 16  # 128 bits that bind a parcel to its place
@@ -49,13 +50,22 @@ def check_spec(spec: ProductSpec) -> None:
             raise ProductError(f"a cross must join columns of two different parties, got {cross}")
 
 
-def check_party(spec: ProductSpec, me: int, shape: tuple[int, int], noise: Mapping[Cross, Integers]) -> None:
-    """Refuse a party's inputs that do not fit the specification."""
+def check_columns(spec: ProductSpec | ChainSpec, me: int, columns: IntegerColumns) -> None:
+    """Refuse columns that were verified for a larger bound than the plan has, or of other records."""
     if not 0 <= me < len(spec.parties):
         raise ProductError(f"the party's place must be within 0 and {len(spec.parties) - 1}, got me={me}")
-    rows, width = shape
-    if rows != spec.rows:
-        raise ProductError(f"party {spec.parties[me]} must have {spec.rows} rows, got {rows}")
+    if columns.bound > spec.bound:
+        name = spec.parties[me]
+        raise ProductError(f"an entry of {name} must be within {spec.bound} of zero, got columns of {columns.bound}")
+    if columns.shape[0] != spec.rows:
+        raise ProductError(f"party {spec.parties[me]} must have {spec.rows} rows, got {columns.shape[0]}")
+
+
+def check_party(
+    spec: ProductSpec, me: int, columns: IntegerColumns, width: int, noise: Mapping[Cross, Integers]
+) -> None:
+    """Refuse what does not fit the specification; crosses may name so many columns."""
+    check_columns(spec, me, columns)
     for cross in spec.crosses:
         needed = max(cross.left_stop if cross.left == me else 0, cross.right_stop if cross.right == me else 0)
         if needed > width:
@@ -64,10 +74,59 @@ def check_party(spec: ProductSpec, me: int, shape: tuple[int, int], noise: Mappi
             raise ProductError(f"party {spec.parties[me]} must bring a noise share of shape {cross.shape} for {cross}")
 
 
-def check_round(rounds: tuple[str, ...], round: str) -> None:
+def check_round(rounds: Sequence[str], round: str) -> None:
     """Refuse a round that the backend does not have."""
     if round not in rounds:
         raise ProtocolError(f"the rounds of this product are {', '.join(rounds)}, got {round!r}")
+
+
+class Rounds:
+    """One side's book: each round is answered once, in order, and so many parcels of it are due from each sender."""
+
+    def __init__(self, side: str, names: Sequence[str], due: Mapping[tuple[str, str], int]) -> None:
+        self._side, self._names, self._due = side, tuple(names), due
+        self._taken = dict.fromkeys(due, 0)
+        self._answered = 0
+        self._closed = False
+
+    def answer(self, round: str) -> None:
+        """Raise unless this side may send its parcels of a round: other data under the same secrets would show."""
+        check_round(self._names, round)
+        if self._closed or self._names.index(round) != self._answered:
+            raise ProtocolError(f"{self._side} answers each round once and in order, got round {round}")
+        self._answered += 1
+
+    def next(self, round: str, sender: str) -> int:
+        """The number of the parcel that comes next; raises where none does."""
+        check_round(self._names, round)
+        due, number = self._due.get((round, sender), 0), self._taken.get((round, sender), 0)
+        if self._closed or number == due:
+            raise MessageError(f"{self._side} expects {due} parcels of round {round} from {sender!r}, got another")
+        return number
+
+    def take(self, round: str, sender: str) -> None:
+        """Count a parcel that was as it should be."""
+        self._taken[round, sender] += 1
+
+    def complete(self, round: str, sender: str) -> bool:
+        """Whether all of a round from one sender was taken."""
+        return self._taken[round, sender] == self._due[round, sender]
+
+    def require(self, *rounds: str) -> None:
+        """Raise unless all that is due in these rounds was taken."""
+        for (round, sender), due in self._due.items():
+            if round in rounds and self._taken[round, sender] < due:
+                raise ProductError(
+                    f"{self._side} needs {due} parcels of round {round} from {sender or 'the server'}, "
+                    f"got {self._taken[round, sender]}"
+                )
+
+    def close(self) -> None:
+        """Raise unless all rounds are answered and complete; from here on nothing is sent or taken."""
+        self.require(*self._names)
+        if self._closed or self._answered < len(self._names):
+            raise ProductError(f"{self._side} contributes once, after its rounds {', '.join(self._names)}")
+        self._closed = True
 
 
 def flat_noise(spec: ProductSpec, noise: Mapping[Cross, Integers]) -> Words:

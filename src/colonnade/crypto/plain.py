@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from colonnade.crypto.frames import (
     HEADER,
+    Rounds,
     check_party,
-    check_round,
     check_spec,
     entries,
     flat_noise,
@@ -34,7 +34,7 @@ from colonnade.crypto.product import (
     Words,
     centred,
 )
-from colonnade.foundation.errors import MessageError, ProductError, ProtocolError
+from colonnade.foundation.errors import MessageError, ProductError
 from colonnade.foundation.integers import IntegerColumns
 from colonnade.foundation.randomness import Randomness
 
@@ -108,72 +108,45 @@ class PlainParty(PartyProduct):
         randomness: Randomness,
     ) -> None:
         check_spec(spec)
-        check_party(spec, me, columns.shape, noise)
+        check_party(spec, me, columns, columns.shape[1], noise)
         self._spec, self._me, self._columns, self._randomness = spec, me, columns, randomness
         self._name = spec.parties[me]
         pairs = _pairs(spec, me)
         self._to_right = {right: pair for (left, right), pair in pairs.items() if left == me}
         self._from_left = {left: pair for (left, right), pair in pairs.items() if right == me}
-        self._taken = {("seal", left): 0 for left in self._from_left} | {("multiply", r): 0 for r in self._to_right}
+        due = {("seal", spec.parties[left]): pair.blocks for left, pair in self._from_left.items()}
+        due |= {("multiply", spec.parties[right]): pair.shares for right, pair in self._to_right.items()}
+        self._rounds = Rounds(f"party {self._name}", self.rounds, due)
         self._exact = {
             left: np.zeros((pair.width, pair.right.stop - pair.right.start), dtype=np.int64)
             for left, pair in self._from_left.items()
         }
         self._vector: Words = flat_noise(spec, noise).copy()
-        self._sent: set[str] = set()
-        self._done = False
 
     def send(self, round: str) -> Iterator[Parcel]:
-        check_round(self.rounds, round)
-        if round in self._sent:
-            raise ProtocolError(f"party {self._name} answers a round once, got round {round} again")
-        self._sent.add(round)
+        self._rounds.answer(round)
         return self._seal() if round == "seal" else self._multiply()
 
     def receive(self, round: str, sender: str, payload: bytes) -> None:
-        check_round(self.rounds, round)
-        peer = self._spec.parties.index(sender) if sender in self._spec.parties else -1
-        number = self._taken.get((round, peer))
-        if number is None or self._done:
-            raise MessageError(f"party {self._name} expects no parcel of round {round} from {sender!r}")
-        pair = self._from_left[peer] if round == "seal" else self._to_right[peer]
-        if number == (pair.blocks if round == "seal" else pair.shares):
-            raise MessageError(
-                f"party {self._name} has all {number} parcels of round {round} from {sender}, got another"
-            )
+        number = self._rounds.next(round, sender)
+        peer = self._spec.parties.index(sender)
         body = unpack(self._spec, round, sender, self._name, number, payload)
         if round == "seal":
-            self._take_block(peer, pair, number, body)
+            self._take_block(peer, self._from_left[peer], number, body)
         else:
-            self._take_share(peer, pair, number, body)
-        self._taken[round, peer] = number + 1
+            self._take_share(peer, self._to_right[peer], number, body)
+        self._rounds.take(round, sender)
 
     def contribute(self) -> Contribution:
-        for (round, peer), number in self._taken.items():
-            needed = self._from_left[peer].blocks if round == "seal" else self._to_right[peer].shares
-            if number < needed:
-                sender = self._spec.parties[peer]
-                raise ProductError(
-                    f"party {self._name} needs {needed} parcels of round {round} from {sender}, got {number}"
-                )
-        if self._done or self._exact:
-            raise ProductError(f"party {self._name} contributes once, after its round multiply")
-        self._done = True
+        self._rounds.close()
+        if self._exact:
+            raise ProductError(f"party {self._name} contributes once its round multiply has left")
         vector, self._vector = self._vector, np.zeros(0, dtype=np.uint64)
         vector &= np.uint64((1 << self._spec.modulus_bits) - 1)
         return Contribution(vector)
 
     def _block(self, start: int, stop: int, columns: slice) -> NDArray[np.int16]:
-        block = np.ascontiguousarray(self._columns.rows(start, stop)[:, columns], dtype=np.int16)
-        self._check_bound(block, self._name, ProductError)
-        return block
-
-    def _check_bound(
-        self, block: NDArray[np.int16], owner: str, error: type[ProductError] | type[MessageError]
-    ) -> None:
-        low, high = int(block.min()), int(block.max())
-        if max(-low, high) > self._spec.bound:
-            raise error(f"an entry of {owner} must be within {self._spec.bound} of zero, got {max(-low, high)}")
+        return np.ascontiguousarray(self._columns.rows(start, stop)[:, columns], dtype=np.int16)
 
     def _seal(self) -> Iterator[Parcel]:
         for right, pair in self._to_right.items():
@@ -190,18 +163,15 @@ class PlainParty(PartyProduct):
                 f" got {len(body)} bytes"
             )
         theirs = np.frombuffer(body, dtype="<i2").reshape(stop - start, pair.width)
-        self._check_bound(theirs, self._spec.parties[left], MessageError)
+        if (most := max(-int(theirs.min()), int(theirs.max()))) > self._spec.bound:
+            owner = self._spec.parties[left]
+            raise MessageError(f"an entry of {owner} must be within {self._spec.bound} of zero, got {most}")
         mine = self._block(start, stop, pair.right)
         # Exact: the sum of a block is below 2^49, and int64 takes over after each.
         self._exact[left] += (theirs.astype(np.float64).T @ mine.astype(np.float64)).astype(np.int64)
 
     def _multiply(self) -> Iterator[Parcel]:
-        for left, pair in self._from_left.items():
-            if self._taken["seal", left] < pair.blocks:
-                raise ProductError(
-                    f"party {self._name} needs {pair.blocks} parcels of round seal from {self._spec.parties[left]},"
-                    f" got {self._taken['seal', left]}"
-                )
+        self._rounds.require("seal")
         for left, pair in self._from_left.items():
             recipient, product = self._spec.parties[left], self._exact.pop(left)
             parts = [

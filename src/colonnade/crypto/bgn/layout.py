@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from colonnade.crypto.bgn.pairing import Curve
 from colonnade.crypto.bgn.pairing import curve as load_curve
 from colonnade.crypto.frames import HEADER, check_spec, entries
 from colonnade.crypto.product import ProductSpec
 from colonnade.foundation.errors import ProductError
-
-Progress = Callable[[str, int, int], None]
 
 ROUNDS = ("keys", "encrypt", "blind")
 BLOCK_BYTES = 1 << 20  # 1 MB of ciphertexts a parcel, so that both sides work while it travels

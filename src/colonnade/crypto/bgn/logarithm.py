@@ -6,7 +6,6 @@ alike, so that m baby steps cover 2m + 1 values. The search goes outwards from z
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import isqrt
 
@@ -50,7 +49,7 @@ class SmallLogarithm:
             gt.add_into(block[1:count], block[: count - 1], step)
         return gt.add(block[count - 1 : count], step)
 
-    def solve(self, elements: Elements, progress: Callable[[str, int, int], None] | None = None) -> Integers:
+    def solve(self, elements: Elements) -> Integers:
         """The logarithms, or ProductError when one lies outside the reach."""
         curve, gt = self._curve, self._curve.gt
         width = 2 * self._step + 1
@@ -77,8 +76,6 @@ class SmallLogarithm:
                     f"opened integer {place} must be within {self._reach} of zero, got one beyond or an altered share"
                 )
             found[place] = answer
-            if progress:
-                progress("logarithm", place + 1, len(elements))
         return found
 
     def _look(self, target: Elements, keys: Elements, centres: Integers) -> int | None:

@@ -24,12 +24,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from colonnade.crypto.bgn.layout import ROUNDS, CipherLayout, Progress
+from colonnade.crypto.bgn.layout import ROUNDS, CipherLayout
 from colonnade.crypto.bgn.pairing import Elements, Group
 from colonnade.crypto.bgn.pairing import curve as load_curve
-from colonnade.crypto.frames import check_party, check_round, flat_noise, pack, unpack
+from colonnade.crypto.frames import Rounds, check_party, flat_noise, pack, unpack
 from colonnade.crypto.product import SERVER, Contribution, Cross, Integers, Parcel, PartyProduct, ProductSpec
-from colonnade.foundation.errors import MessageError, ProductError, ProtocolError
+from colonnade.foundation.errors import MessageError
 from colonnade.foundation.integers import IntegerColumns
 from colonnade.foundation.proven import proven
 from colonnade.foundation.randomness import Randomness
@@ -49,12 +49,11 @@ class BgnParty(PartyProduct):
         randomness: Randomness,
         *,
         curve: str = "bn254",
-        progress: Progress | None = None,
     ) -> None:
         self._curve = load_curve(curve)
         self._layout = CipherLayout(spec, self._curve)
-        check_party(spec, me, columns.shape, noise)
-        self._spec, self._me, self._columns, self._progress = spec, me, columns, progress
+        check_party(spec, me, columns, columns.shape[1], noise)
+        self._spec, self._me, self._columns = spec, me, columns
         self._randomness = randomness.child(f"bgn {spec.session.hex()}")
         self._name = spec.parties[me]
         self._noise = flat_noise(spec, noise).view(np.int64).copy()
@@ -68,28 +67,17 @@ class BgnParty(PartyProduct):
         needed = {("keys", name): 1 for name in self._others}
         needed |= {("encrypt", SERVER): self._layout.chunks}
         needed |= {("blind", name): self._layout.chunks for name in self._others}
-        self._needed = needed if self._layout.entries else {}
-        self._taken = dict.fromkeys(self._needed, 0)
-        self._sent: set[str] = set()
-        self._done = False
+        self._rounds = Rounds(f"party {self._name}", self.rounds, needed if self._layout.entries else {})
 
     def send(self, round: str) -> Iterator[Parcel]:
-        check_round(self.rounds, round)
-        if round in self._sent or self._done:
-            raise ProtocolError(f"party {self._name} answers a round once, got round {round} again")
-        self._sent.add(round)
+        self._rounds.answer(round)
         if not self._layout.entries:
             return iter(())
         return {"keys": self._send_keys, "encrypt": self._encrypt, "blind": self._blind}[round]()
 
     def receive(self, round: str, sender: str, payload: bytes) -> None:
-        check_round(self.rounds, round)
-        needed, number = self._needed.get((round, sender), 0), self._taken.get((round, sender), 0)
-        if number == needed or self._done:
-            raise MessageError(
-                f"party {self._name} expects {needed} parcels of round {round} from {sender!r}, got another"
-            )
-        if round == "blind" and self._taken["encrypt", SERVER] < self._layout.chunks:
+        number = self._rounds.next(round, sender)
+        if round == "blind" and not self._rounds.complete("encrypt", SERVER):
             raise MessageError(f"party {self._name} must have the server's products before {sender}'s round blind")
         body = unpack(self._spec, round, sender, self._name, number, payload)
         if round == "keys":
@@ -101,7 +89,7 @@ class BgnParty(PartyProduct):
             got = self._curve.gt.read(body, count * len(fields)).reshape(len(fields), count, -1)
             for field, values in zip(fields, got, strict=True):
                 field[part] = values if round == "encrypt" else self._curve.gt.add(field[part], values)
-        self._taken[round, sender] = number + 1
+        self._rounds.take(round, sender)
 
     @proven("bgn")
     def contribute(self) -> Contribution:
@@ -111,10 +99,7 @@ class BgnParty(PartyProduct):
         Unit: elements of GT.
         Guarantee: all of them together open the noisy sum; fewer open nothing. Proof: bgn, claims 1 and 2.
         """
-        self._require("keys", "encrypt", "blind")
-        if self._done or len(self._sent) < len(ROUNDS):
-            raise ProductError(f"party {self._name} contributes once, after its rounds {', '.join(ROUNDS)}")
-        self._done = True
+        self._rounds.close()
         if not self._layout.entries:
             return Contribution(np.zeros(0, dtype=np.uint64))
         gt = self._curve.gt
@@ -127,14 +112,6 @@ class BgnParty(PartyProduct):
     def wipe(self) -> None:
         for secret in (self._z1, self._z2, self._noise):
             secret.fill(0)
-
-    def _require(self, *rounds: str) -> None:
-        for (round, sender), needed in self._needed.items():
-            if round in rounds and self._taken[round, sender] < needed:
-                raise ProductError(
-                    f"party {self._name} needs {needed} parcels of round {round} from {sender or 'the server'},"
-                    f" got {self._taken[round, sender]}"
-                )
 
     def _send_keys(self) -> Iterator[Parcel]:
         body = self._curve.g1.write(self._own1) + self._curve.g2.write(self._own2)
@@ -151,19 +128,13 @@ class BgnParty(PartyProduct):
         self._key1, self._key2 = g1.add(self._key1, key1), g2.add(self._key2, key2)
 
     def _encrypt(self) -> Iterator[Parcel]:
-        self._require("keys")
+        self._rounds.require("keys")
         curve, layout = self._curve, self._layout
-        blocks = layout.blocks(self._me)
-        for number, (start, stop) in enumerate(blocks):
+        for number, (start, stop) in enumerate(layout.blocks(self._me)):
             rows = np.asarray(self._columns.rows(start, stop), dtype=np.int64)
             left, right = rows[:, layout.left[self._me]].ravel(), rows[:, layout.right[self._me]].ravel()
-            largest = max((int(np.abs(part).max()) for part in (left, right) if part.size), default=0)
-            if largest > self._spec.bound:
-                raise ProductError(f"an entry of {self._name} must be within {self._spec.bound} of zero, got {largest}")
             body = self._ciphertexts(curve.g1, curve.p, self._key1, left)
             body += self._ciphertexts(curve.g2, curve.q, self._key2, right)
-            if self._progress:
-                self._progress("encrypt", number + 1, len(blocks))
             yield Parcel(SERVER, pack(self._spec, "encrypt", self._name, SERVER, number, body))
 
     def _ciphertexts(self, group: Group, base: Elements, key: Elements, values: Integers) -> bytes:
@@ -186,7 +157,7 @@ class BgnParty(PartyProduct):
         Unit: elements of GT.
         Guarantee: no side ever holds a power of the exact product. Proof: bgn, claim 2.
         """
-        self._require("keys", "encrypt")
+        self._rounds.require("keys", "encrypt")
         curve, gt = self._curve, self._curve.gt
         strip, high = curve.negate(self._z1), curve.multi_pairing(curve.p, self._key2)
         for number in range(self._layout.chunks):
@@ -202,5 +173,3 @@ class BgnParty(PartyProduct):
             yield Parcel(SERVER, pack(self._spec, "blind", self._name, SERVER, number, gt.write(a)))
             for name in self._others:
                 yield Parcel(name, pack(self._spec, "blind", self._name, name, number, body))
-            if self._progress:
-                self._progress("blind", number + 1, self._layout.chunks)

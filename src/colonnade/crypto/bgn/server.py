@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from colonnade.crypto.bgn.layout import ROUNDS, CipherLayout, Progress
+from colonnade.crypto.bgn.layout import ROUNDS, CipherLayout
 from colonnade.crypto.bgn.logarithm import SmallLogarithm
 from colonnade.crypto.bgn.pairing import curve as load_curve
-from colonnade.crypto.frames import HEADER, check_round, pack, unpack
+from colonnade.crypto.frames import HEADER, Rounds, check_round, pack, unpack
 from colonnade.crypto.product import SERVER, Integers, Parcel, ProductSpec, ServerProduct, Words
 from colonnade.foundation.errors import MessageError, ProductError
 
@@ -17,8 +17,8 @@ from colonnade.foundation.errors import MessageError, ProductError
 class BgnServer(ServerProduct):
     """The server: multiplies and adds ciphertexts, combines partial decryptions, solves small logarithms."""
 
-    def __init__(self, spec: ProductSpec, *, curve: str = "bn254", progress: Progress | None = None) -> None:
-        self._spec, self._curve, self._progress = spec, load_curve(curve), progress
+    def __init__(self, spec: ProductSpec, *, curve: str = "bn254") -> None:
+        self._spec, self._curve = spec, load_curve(curve)
         self._layout = layout = CipherLayout(spec, self._curve)
         groups = (self._curve.g1, self._curve.g1, self._curve.g2, self._curve.g2)
         # For each party S, T in G1 and S', T' in G2; a column of ciphertexts is one C vector.
@@ -29,17 +29,13 @@ class BgnServer(ServerProduct):
             ]
             for k in range(len(spec.parties))
         ]
-        self._needed = {("encrypt", name): len(layout.blocks(k)) for k, name in enumerate(spec.parties)}
-        self._needed |= {("blind", name): layout.chunks for name in spec.parties}
-        self._taken = dict.fromkeys(self._needed, 0)
+        due = {("encrypt", name): len(layout.blocks(k)) for k, name in enumerate(spec.parties)}
+        self._rounds = Rounds("the server", ROUNDS, due | {("blind", name): layout.chunks for name in spec.parties})
         self._sum = self._curve.gt.empty(0)
         self.payload_bytes = HEADER.size + layout.entries * self._curve.gt.size if layout.entries else 0
 
     def receive(self, round: str, sender: str, payload: bytes) -> None:
-        check_round(ROUNDS, round)
-        needed, number = self._needed.get((round, sender), 0), self._taken.get((round, sender), 0)
-        if number == needed:
-            raise MessageError(f"the server expects {needed} parcels of round {round} from {sender!r}, got another")
+        number = self._rounds.next(round, sender)
         if round == "blind" and not len(self._sum):
             raise MessageError(f"the server must send its products before it takes round blind from {sender}")
         body = unpack(self._spec, round, sender, SERVER, number, payload)
@@ -49,7 +45,7 @@ class BgnServer(ServerProduct):
             part = self._layout.chunk(number)
             values = self._curve.gt.read(body, part.stop - part.start)
             self._sum[part] = self._curve.gt.add(self._sum[part], values)
-        self._taken[round, sender] = number + 1
+        self._rounds.take(round, sender)
 
     def send(self, round: str) -> Iterator[Parcel]:
         check_round(ROUNDS, round)
@@ -63,17 +59,11 @@ class BgnServer(ServerProduct):
             raise ProductError(f"opening needs all {len(self._spec.parties)} partial decryptions, got {len(payloads)}")
         if not count:
             return np.zeros(0, dtype=np.int64)
-        self._require("blind")
+        self._rounds.require("blind")
         value = self._sum
         for name, payload in zip(self._spec.parties, payloads, strict=True):
             value = gt.add(value, gt.read(unpack(self._spec, "open", name, SERVER, 0, payload), count))
-        return SmallLogarithm(self._curve, self._spec.reach, count).solve(value, self._progress)
-
-    def _require(self, round: str) -> None:
-        for name in self._spec.parties:
-            needed, number = self._needed[round, name], self._taken[round, name]
-            if number < needed:
-                raise ProductError(f"the server needs {needed} parcels of round {round} from {name}, got {number}")
+        return SmallLogarithm(self._curve, self._spec.reach, count).solve(value)
 
     def _take_ciphers(self, party: int, number: int, body: memoryview) -> None:
         start, stop = self._layout.blocks(party)[number]
@@ -92,7 +82,7 @@ class BgnServer(ServerProduct):
 
     def _evaluate(self) -> Iterator[Parcel]:
         """Multiply and add ciphertexts: four multi-pairings for each opened integer."""
-        self._require("encrypt")
+        self._rounds.require("encrypt")
         curve, layout = self._curve, self._layout
         products = [curve.gt.empty(layout.entries) for _ in range(4)]
         at = 0
@@ -105,8 +95,6 @@ class BgnServer(ServerProduct):
                     for product, (one, two) in zip(products, ((s, s2), (s, t2), (t, s2), (t, t2)), strict=True):
                         product[at] = curve.multi_pairing(one[x], two[y])[0]
                     at += 1
-                    if self._progress:
-                        self._progress("multiply", at, layout.entries)
         self._ciphers.clear()
         self._sum = products[0]
         for number in range(layout.chunks):

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.crypto.chains.stages import Prefix, check_chains
-from colonnade.crypto.frames import HEADER, check_round, pack, unpack
+from colonnade.crypto.frames import HEADER, Rounds, pack, unpack
 from colonnade.crypto.product import Chain, ChainParty, ChainSpec, Integers, Parcel, Words
-from colonnade.foundation.errors import MessageError, ProductError, ProtocolError
+from colonnade.foundation.errors import MessageError
 from colonnade.foundation.integers import IntegerColumns
 from colonnade.foundation.randomness import Randomness
 
@@ -41,17 +41,18 @@ class PlainChain(ChainParty):
         self._randomness, self._shown = randomness, _shown(spec)
         self._vector: Words = np.array(noise, dtype=np.int64).view(np.uint64)
         self._seen: dict[int, NDArray[np.int16]] = {}
-        self._counts: dict[tuple[str, int], int] = {}
-        self._sent: list[str] = []
-        self._done = False
+        due = {
+            (round, name): len(self._due(round, peer))
+            for peer, name in enumerate(spec.parties)
+            for round in (SHOW, SHARE)
+            if peer != me
+        }
+        self._rounds = Rounds(f"party {self._name}", (SHOW, SHARE), due)
 
     def send(self, round: str) -> Iterator[Parcel]:
-        check_round(self.rounds(self._spec), round)
-        if self._done or round in self._sent or round != (SHOW, SHARE)[len(self._sent)]:
-            raise ProtocolError(f"party {self._name} answers each round once and in order, got round {round}")
-        if self._sent:
-            self._require_all(SHOW)
-        self._sent.append(round)
+        if round == SHARE:
+            self._rounds.require(SHOW)
+        self._rounds.answer(round)
         return self._show() if round == SHOW else self._share()
 
     def _parcel(self, round: str, recipient: int, number: int, body: bytes) -> Parcel:
@@ -63,14 +64,8 @@ class PlainChain(ChainParty):
             if owner != self._me:
                 continue
             for number, (start, stop) in enumerate(_pieces(self._spec, len(columns))):
-                rows = self._rows(start, stop, columns)
+                rows = self._columns.rows(start, stop)[:, columns]
                 yield self._parcel(SHOW, last, number, rows.astype("<i2").tobytes())
-
-    def _rows(self, start: int, stop: int, columns: list[int]) -> NDArray[np.int16]:
-        rows = self._columns.rows(start, stop)[:, columns]
-        if int(np.abs(rows.astype(np.int32)).max(initial=0)) > self._spec.bound:
-            raise ProductError(f"an entry of {self._name} must be within {self._spec.bound} of zero, got another")
-        return rows
 
     def _share(self) -> Iterator[Parcel]:
         """The sums of the chains that end here, split among all that showed a column."""
@@ -89,7 +84,7 @@ class PlainChain(ChainParty):
         sums, spec = np.zeros(self._spec.values, np.uint64), self._spec
         for start in range(0, spec.rows, ROWS_AT_ONCE):
             stop = min(spec.rows, start + ROWS_AT_ONCE)
-            own = self._rows(start, stop, list(range(self._columns.shape[1])))
+            own = self._columns.rows(start, stop)
             value = 0
             for chain, gain in zip(spec.chains, spec.gains, strict=True):
                 if chain.owners[-1] == self._me:
@@ -118,23 +113,14 @@ class PlainChain(ChainParty):
         columns = len(self._shown.get((peer, self._me), ()))
         return [2 * columns * (stop - start) for start, stop in _pieces(self._spec, columns)] if columns else []
 
-    def _require_all(self, round: str) -> None:
-        for peer, name in enumerate(self._spec.parties):
-            due = len(self._due(round, peer)) if peer != self._me else 0
-            if self._counts.get((round, peer), 0) < due:
-                raise ProductError(f"party {self._name} needs {due} parcels of round {round} from {name}, got fewer")
-
     def receive(self, round: str, sender: str, payload: bytes) -> None:
-        check_round(self.rounds(self._spec), round)
-        peer = self._spec.parties.index(sender) if sender in self._spec.parties else -1
-        due = self._due(round, peer) if peer >= 0 else []
-        number = self._counts.get((round, peer), 0)
-        if self._done or number >= len(due):
-            raise MessageError(f"party {self._name} expects no parcel of round {round} from {sender!r}")
+        number = self._rounds.next(round, sender)
+        peer = self._spec.parties.index(sender)
+        size = self._due(round, peer)[number]
         body = unpack(self._spec, round, sender, self._name, number, payload)
-        if len(body) != due[number]:
-            raise MessageError(f"a parcel of round {round} must have {due[number]} bytes, got {len(body)}")
-        self._counts[round, peer] = number + 1
+        if len(body) != size:
+            raise MessageError(f"a parcel of round {round} must have {size} bytes, got {len(body)}")
+        self._rounds.take(round, sender)
         if round == SHARE:
             self._vector += np.frombuffer(body, "<u8").astype(np.uint64)
             return
@@ -144,15 +130,12 @@ class PlainChain(ChainParty):
         seen[start:stop] = np.frombuffer(body, "<i2").reshape(-1, columns)
 
     def contribute(self) -> Words:
-        if self._done or len(self._sent) < 2:
-            raise ProductError(f"party {self._name} contributes once, after its rounds {SHOW}, {SHARE}")
-        self._require_all(SHARE)
+        self._rounds.close()
         vector = self._vector.copy() & np.uint64((1 << self._spec.modulus_bits) - 1)
         self.wipe()
         return vector
 
     def wipe(self) -> None:
-        self._done = True
         self._vector.fill(0)
         for seen in self._seen.values():
             seen.fill(0)

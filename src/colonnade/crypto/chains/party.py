@@ -155,7 +155,7 @@ class LatticeChain(ChainParty):
         self._done = False
         for number, chain in enumerate(spec.chains):
             if chain.owners[0] == me:
-                found = column_words(columns, [p[0] for p in prefixes(chain, 1)], spec.bound, self._name)
+                found = column_words(columns, [p[0] for p in prefixes(chain, 1)])
                 self._shares |= {(number, (place,)): words for place, words in found.items()}
 
     def __repr__(self) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.crypto.frames import LARGEST_ENTRY, SESSION_BYTES
+from colonnade.crypto.frames import LARGEST_ENTRY, SESSION_BYTES, check_columns
 from colonnade.crypto.product import Chain, ChainSpec, Integers, Words
 from colonnade.foundation.errors import ProductError
 from colonnade.foundation.integers import IntegerColumns
@@ -69,8 +69,7 @@ def check_chains(spec: ChainSpec, me: int, columns: IntegerColumns, noise: Integ
     """Refuse what no product could run."""
     if len(spec.session) != SESSION_BYTES:
         raise ProductError(f"a session id must have {SESSION_BYTES} bytes, got {len(spec.session)}")
-    if not 0 <= me < len(spec.parties):
-        raise ProductError(f"the party's place must be within 0 and {len(spec.parties) - 1}, got me={me}")
+    check_columns(spec, me, columns)
     if not 1 <= spec.bound <= LARGEST_ENTRY or spec.rows < 1 or not 1 <= spec.modulus_bits <= 64:
         raise ProductError(
             f"rows, bound and modulus must fit a product, got rows={spec.rows}, bound={spec.bound}, "
@@ -91,20 +90,15 @@ def check_chains(spec: ChainSpec, me: int, columns: IntegerColumns, noise: Integ
                 raise ProductError(f"a term must have one column of each of {len(owners)} owners, got {term}")
             if me in owners and term[owners.index(me)] >= columns.shape[1]:
                 raise ProductError(f"party {spec.parties[me]} must have a column {term[owners.index(me)]}, it has none")
-    if columns.shape[0] != spec.rows:
-        raise ProductError(f"party {spec.parties[me]} must have {spec.rows} rows, got {columns.shape[0]}")
     if noise.shape != (spec.values,):
         raise ProductError(f"party {spec.parties[me]} must bring {spec.values} noise shares, got {noise.shape}")
 
 
-def column_words(columns: IntegerColumns, places: Sequence[int], bound: int, name: str) -> dict[int, Words]:
+def column_words(columns: IntegerColumns, places: Sequence[int]) -> dict[int, Words]:
     """Whole columns as words modulo 2^64."""
     out = {place: np.empty(columns.shape[0], np.int64) for place in places}
     for start in range(0, columns.shape[0], ROWS_AT_ONCE):
         rows: NDArray[np.int16] = columns.rows(start, min(columns.shape[0], start + ROWS_AT_ONCE))
         for place, column in out.items():
             column[start : start + len(rows)] = rows[:, place]
-    for column in out.values():
-        if int(np.abs(column).max()) > bound:
-            raise ProductError(f"an entry of {name} must be within {bound} of zero, got {int(np.abs(column).max())}")
     return {place: column.view(np.uint64) for place, column in out.items()}

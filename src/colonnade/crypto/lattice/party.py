@@ -147,7 +147,7 @@ class LatticeParty(PartyProduct):
         randomness: Randomness,
     ) -> None:
         check_lattice(spec)
-        check_party(spec, me, self._shape(columns), noise)
+        check_party(spec, me, columns, self._shape(columns)[1], noise)
         self._spec, self._me, self._columns, self._name = spec, me, columns, spec.parties[me]
         self._noise = {cross: np.array(noise[cross], dtype=np.int64) for cross in spec.crosses}
         self._randomness = {name: source_of(randomness, spec, name) for name in self.rounds}
