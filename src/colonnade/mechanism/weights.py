@@ -60,13 +60,25 @@ def label_weight(
     variances, members = _typical(layout)
     if members.size == 0 or len(np.unique(members)) < 2:
         return 1.0
-    small = rows is None or budget is None
-    scale = (
-        1e-6
-        if small
-        else 1.0 / (float(rows or 1) * float(budget or 1.0) ** (1.0 if law is Distribution.LAPLACE else 0.5))
-    )
-    return _least_risk(variances.tobytes(), members.tobytes(), law, scale, pairs)
+    return _least_risk(variances.tobytes(), members.tobytes(), law, _scale(law, rows, budget), pairs)
+
+
+def _scale(law: Distribution, rows: int | None, budget: Fraction | float | None) -> float:
+    """Of the noise of what moves by 1, per record; small where n or the budget is not known."""
+    return 1e-6 if rows is None or budget is None else 1.0 / (rows * float(budget) ** (1 / law.norm))
+
+
+def _budget(law: Distribution, epsilon: float, delta: float) -> float:
+    """Epsilon for Laplace, rho for Gaussian."""
+    return epsilon if law is Distribution.LAPLACE else float(gaussian_rho(epsilon, delta))
+
+
+def _std(law: Distribution, scale: float, moved: float) -> float:
+    """Of the noise on a table of weight 1; `moved` adds up the weights of all, to the power of the norm.
+
+    Each table moves by 2 in L1 and by sqrt 2 in L2, those of two features count twice.
+    """
+    return float(np.sqrt(2.0) * scale * moved if law is Distribution.LAPLACE else scale * np.sqrt(0.5 * moved))
 
 
 @lru_cache(maxsize=64)
@@ -128,14 +140,9 @@ def size_powers(
     """
     if not any(b.cells for b in blocks) or not has_sizes(layout):
         return 0.0, 0.0
-    small = rows is None or budget is None
-    scale = (
-        1e-6
-        if small
-        else 1.0 / (float(rows or 1) * float(budget or 1.0) ** (1.0 if law is Distribution.LAPLACE else 0.5))
-    )
     paired = any(b.role is Role.FEATURE and not b.squares and not b.summed for b in blocks)
     kinds = _Kinds.of(layout) if paired else replace(_Kinds.of(layout), paired=False)
+    scale = _scale(law, rows, budget)
     return min(product(POWERS, POWERS), key=lambda powers: kinds.risk(law, ratio, scale, powers))
 
 
@@ -182,10 +189,8 @@ class _Kinds:
         """Predicted risk, in units of explained variance, with tables weighted by powers of their cells."""
         middle = self.middle
         label, pair = ratio * (self.label_cells / middle[0]) ** powers[0], (self.pair_cells / middle[1]) ** powers[1]
-        if law is Distribution.LAPLACE:
-            std = np.sqrt(2.0) * scale * (2.0 * float(self.counts @ label) + float((self.pairs * pair).sum()))
-        else:
-            std = scale * np.sqrt(0.5 * (2.0 * float(self.counts @ label**2) + float((self.pairs * pair**2).sum())))
+        labelled, paired = float(self.counts @ label**law.norm), float((self.pairs * pair**law.norm).sum())
+        std = _std(law, scale, 2.0 * labelled + paired)
         # Every feature explains as much, whatever its size.
         coordinates = float(self.counts.sum()) * self.sizes
         noise = (std / pair) ** 2
@@ -257,10 +262,7 @@ def _risk(
     """Predicted risk, in units of explained variance, where every attribute pair moves by at most 2 (L1) or sqrt 2."""
     p = len(np.unique(members))
     tables = p * (p - 1.0) if pairs is None else 2.0 * pairs
-    if law is Distribution.LAPLACE:
-        std = np.sqrt(2.0) * scale * (2.0 * p * ratio + tables)
-    else:
-        std = scale * np.sqrt(0.5 * (2.0 * p * ratio**2 + tables))
+    std = _std(law, scale, 2.0 * p * ratio**law.norm + tables)
     risks = _label_risk(variances, std / ratio) + _pair_risk(variances, members, std)
     return float((risks / variances).sum())
 
@@ -298,8 +300,7 @@ def _pairs_alike(variances_: bytes, members_: bytes) -> tuple[Floats, Floats, Fl
 def release_risks(layout: Layout, n: int, law: Distribution, epsilon: float, delta: float) -> dict[str, float]:
     """The predicted risk of a "full" release, and of one of the "label" tables and squares alone."""
     variances, members = _typical(layout)
-    budget = epsilon if law is Distribution.LAPLACE else float(gaussian_rho(epsilon, delta))
-    scale = 1.0 / (n * budget ** (1.0 if law is Distribution.LAPLACE else 0.5))
+    scale = _scale(law, n, _budget(law, epsilon, delta))
     full = min(_risk(variances, members, law, float(ratio), scale) for ratio in RATIOS)
     std = _label_std(layout, law, scale)
     label = _label_risk(variances, std) + _pair_risk(variances, members, np.inf)
@@ -309,10 +310,9 @@ def release_risks(layout: Layout, n: int, law: Distribution, epsilon: float, del
 def _label_std(layout: Layout, law: Distribution, scale: float) -> float:
     """Standard deviation, per record, of label-split sums that are released with nothing but squares beside them."""
     features = [a for a in layout.attributes if a.role is Role.FEATURE]
-    squares = square_weight(layout) * sum(a.kind is Encoding.SIGNED for a in features)
-    if law is Distribution.LAPLACE:
-        return float(np.sqrt(2.0) * scale * (2.0 * len(features) + squares))
-    return float(scale * np.sqrt(0.5 * (2.0 * len(features) + square_weight(layout) * squares)))
+    square = square_weight(layout)
+    squares = square * sum(a.kind is Encoding.SIGNED for a in features)
+    return _std(law, scale, 2.0 * len(features) + square ** (law.norm - 1) * squares)
 
 
 POWERS = (-1 / 6, 0.0, 1 / 6, 1 / 3)
@@ -330,6 +330,15 @@ class TableTerms:
     budget: float
     """Epsilon for Laplace, rho for Gaussian."""
     collusion: int = 1
+
+    def std(self, weight: Floats, released: Floats) -> Floats:
+        """Of the noise on tables of these weights, per record, where those that are released have the second ones."""
+        # Every table moves by 2 in L1 and by sqrt 2 in L2.
+        if self.law is Distribution.LAPLACE:
+            found: Floats = np.sqrt(2.0) * 2.0 * released.sum() / (self.budget * weight)
+        else:
+            found = np.sqrt((released**2).sum() / self.budget) / weight
+        return found
 
     def crossed(self, parties: int) -> float:
         """How much larger the noise is on tables across parties, whose shares are more than needed."""
@@ -373,12 +382,7 @@ def forecast_released(layout: Layout, released: Mask, terms: TableTerms, power: 
     sizes = np.array([a.size for a in layout.attributes], dtype=np.int64)
     owners = np.array([layout.owners.index(a.owner) for a in layout.attributes])
     weight = table_weight(np.outer(sizes, sizes), power)
-    upper = np.triu(released, 1)
-    # Every table moves by 2 in L1 and by sqrt 2 in L2.
-    if terms.law is Distribution.LAPLACE:
-        std = np.sqrt(2.0) * 2.0 * weight[upper].sum() / (terms.budget * weight)
-    else:
-        std = np.sqrt((weight[upper] ** 2).sum() / terms.budget) / weight
+    std = terms.std(weight, weight[np.triu(released, 1)])
     std = np.where(owners[:, None] == owners, 1.0, terms.crossed(len(layout.owners))) * std / terms.records
     tables = np.array([a.kind is Encoding.SIMPLEX for a in layout.attributes])
     return forecast_distance(sizes[tables], np.where(released, std, np.inf)[np.ix_(tables, tables)])
@@ -393,12 +397,8 @@ def forecast_margins(layout: Layout, terms: TableTerms) -> TableForecast:
     """What tables come to where margins alone are released, and columns are taken as independent."""
     sizes = np.array([a.size for a in layout.attributes], dtype=np.int64)
     weight = table_weight(sizes, margins_exponent(terms))
-    # Every margin moves by 2 in L1 and by sqrt 2 in L2.
-    if terms.law is Distribution.LAPLACE:
-        std = np.sqrt(2.0) * 2.0 * weight.sum() / (terms.budget * weight)
-    else:
-        std = np.sqrt((weight**2).sum() / terms.budget) / weight
-    return forecast_distance(sizes, np.full((len(sizes), len(sizes)), np.inf), std / terms.records)
+    alone = terms.std(weight, weight) / terms.records
+    return forecast_distance(sizes, np.full((len(sizes), len(sizes)), np.inf), alone)
 
 
 def table_weight(cells: NDArray[np.int64], power: float) -> Floats:
@@ -446,16 +446,13 @@ def choose_release(layout: Layout, n: int, law: Distribution, epsilon: float, de
         return "full"
     if any(a.kind is Encoding.SIMPLEX for a in features):
         variances, _ = _typical(layout)
-        budget = epsilon if law is Distribution.LAPLACE else float(gaussian_rho(epsilon, delta))
-        std = _label_std(layout, law, 1.0 / (n * budget ** (1.0 if law is Distribution.LAPLACE else 0.5)))
+        std = _label_std(layout, law, _scale(law, n, _budget(law, epsilon, delta)))
         if float((0.5 * std**2 / variances).sum()) >= DROWNED * LABEL_VARIANCE:
             return "full"
         risks = release_risks(layout, n, law, epsilon, delta)
         return "label" if risks["label"] < risks["full"] else "full"
     d = len(features)
     pairs = d * (d + 1) / 2
-    if law is Distribution.LAPLACE:
-        std = np.sqrt(2.0) * pairs / epsilon
-    else:
-        std = np.sqrt(pairs / float(gaussian_rho(epsilon, delta)))
+    budget = _budget(law, epsilon, delta)
+    std = np.sqrt(2.0) * pairs / budget if law is Distribution.LAPLACE else np.sqrt(pairs / budget)
     return "trace" if 2.0 * std * np.sqrt(d) > SIGNED_VARIANCE * n else "full"
