@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from colonnade.data.table import Look, Table
     from colonnade.protocol.predict import OpenedScores
 
-FORMAT = MODEL_FORMAT
-
 
 @dataclass(frozen=True)
 class PublicModel:
@@ -208,7 +206,7 @@ def write_model(public: PublicModel) -> bytes:
     if model.outcome is not None:
         fields["outcome"] = outcome_facts(model.outcome)
     content = {
-        "format": FORMAT,
+        "format": MODEL_FORMAT,
         "model": fields,
         "study": public.study,
         "schema": public.schema.to(),
@@ -222,7 +220,7 @@ def write_model(public: PublicModel) -> bytes:
 
 def read_model(data: bytes) -> PublicModel:
     """The model in a file's bytes; refuses a file that was altered."""
-    content = read_sealed(data, FORMAT, "model")
+    content = read_sealed(data, MODEL_FORMAT, "model")
     try:
         return _parse(content)
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError):

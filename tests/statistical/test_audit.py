@@ -18,9 +18,9 @@ from colonnade.audit.pairs import exact_vector
 from colonnade.audit.transcript import OnePlan, collect
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Binary, Categorical, Numeric, Schema
-from colonnade.mechanism.noise import discrete_laplace
 from colonnade.mechanism.objective import Calibration, Task
 from colonnade.mechanism.plan import View
+from colonnade.mechanism.sampling import discrete_laplace
 from colonnade.planning.agreement import Agreement
 from colonnade.planning.session_plan import plan_session
 

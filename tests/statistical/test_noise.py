@@ -12,7 +12,8 @@ from scipy import stats
 
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism import sampling
-from colonnade.mechanism.noise import discrete_gaussian, discrete_laplace, gaussian_share, laplace_share
+from colonnade.mechanism.noise import discrete_gaussian, gaussian_share, laplace_share
+from colonnade.mechanism.sampling import discrete_laplace
 
 COUNT = 60_000
 CELLS = 24

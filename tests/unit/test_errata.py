@@ -18,9 +18,10 @@ from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.accounting import gaussian_rho
 from colonnade.mechanism.dissection import dissect
 from colonnade.mechanism.moments import Distribution
-from colonnade.mechanism.noise import discrete_laplace, laplace_share
+from colonnade.mechanism.noise import laplace_share
 from colonnade.mechanism.objective import Calibration, Task, exact_objective, paper_objective
 from colonnade.mechanism.plan import Offer, Terms, plan_bottom_up, plan_top_down
+from colonnade.mechanism.sampling import discrete_laplace
 from colonnade.mechanism.sensitivity import paper_sensitivity, sensitivity
 from experiments.paper.printed import PRINTED
 from tests.helpers.adversary import Adversary, signed_layout

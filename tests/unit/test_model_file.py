@@ -8,9 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 from colonnade.analysis.model import FittedModel
+from colonnade.foundation.canonical import MODEL_FORMAT
 from colonnade.foundation.schema import Categorical, Numeric, Schema
 from colonnade.mechanism.release import read_sealed, write_sealed
-from colonnade.model import FORMAT, PublicModel, predict, read_model, write_model
+from colonnade.model import PublicModel, predict, read_model, write_model
 from colonnade.report.answers.coefficients import model_facts
 
 MODEL = FittedModel("linear", "a.y", ("x",), ((0.5,),), (0.1,), "default", 0.01, 1.0, 0.3, (0.26, 0.34))
@@ -30,7 +31,7 @@ def test_an_unknown_r_squared_is_kept_as_unknown() -> None:
 
 
 def test_a_file_from_before_intervals_is_read_as_it_was_and_states_no_r_squared() -> None:
-    content = read_sealed(write_model(PUBLIC), FORMAT, "model")
+    content = read_sealed(write_model(PUBLIC), MODEL_FORMAT, "model")
     del content["model"]["r_squared_interval"]
     old = write_sealed(content)
     public = read_model(old)

@@ -31,15 +31,6 @@ from colonnade.mechanism.sampling import (
     uniform_below,
 )
 
-__all__ = [
-    "discrete_gaussian",
-    "discrete_laplace",
-    "gaussian_share",
-    "gaussian_sum_slack",
-    "laplace_share",
-    "quantile_reach",
-]
-
 # Above this the sum of Gaussian shares is not close enough to the law that was accounted for.
 LARGEST_SLACK = Fraction(1, 1 << 40)
 

@@ -34,8 +34,6 @@ from colonnade.mechanism.moments import (
 )
 from colonnade.mechanism.objective import monomial
 
-FORMAT = RELEASE_FORMAT
-
 
 @dataclass(frozen=True)
 class ReleasedBlock:
@@ -125,7 +123,7 @@ class ReleaseRecord:
 
     def to(self) -> dict[str, Any]:
         return {
-            "format": FORMAT,
+            "format": RELEASE_FORMAT,
             "n": self.n,
             "law": self.law.value,
             "attributes": [
@@ -216,7 +214,7 @@ def write_release(release: ReleaseRecord) -> bytes:
 
 def read_release(data: bytes) -> ReleaseRecord:
     """The release in a file's bytes; refuses a file that was altered."""
-    content = read_sealed(data, FORMAT, "release")
+    content = read_sealed(data, RELEASE_FORMAT, "release")
     try:
         return _parse(content)
     except (ValueError, TypeError, KeyError, AttributeError, IndexError, OverflowError, SchemaError, StudyError):

@@ -14,11 +14,11 @@ from colonnade.consent.ledger import Ledger
 from colonnade.data.drafts import draft_columns
 from colonnade.data.sources import FileSource
 from colonnade.foundation.errors import ColonnadeError, StudyError
-from colonnade.foundation.files import places, read_whole
+from colonnade.foundation.files import MARK, places, read_whole
 from colonnade.foundation.parts import data_files
 from colonnade.foundation.sections import parse_toml
 from colonnade.foundation.shown import OPEN
-from colonnade.mechanism.release import FORMAT, ReleaseRecord, read_release
+from colonnade.mechanism.release import ReleaseRecord, read_release
 from colonnade.report.answers.booked import booked
 from colonnade.report.results import Listing
 from colonnade.studio.form import EMPTY, Content, table, to_toml
@@ -162,7 +162,7 @@ class Workspace:
         out = []
         for name in self.files(".json"):
             path = self.folder / name
-            if path.stat().st_size > LARGEST_RELEASE or f'"format":"{FORMAT}"'.encode() not in path.read_bytes():
+            if path.stat().st_size > LARGEST_RELEASE or MARK not in path.read_bytes():
                 continue
             try:
                 out.append((name, read_release(path.read_bytes())))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from benchmarks.columns import resident
-from colonnade.crypto.lattice import kernels
+from colonnade.crypto.lattice import kernels, work
 from colonnade.crypto.lattice import parameters as lattice_plan
 from colonnade.crypto.lattice import party as lattice
 from colonnade.crypto.lattice.frames import START, parcel_places
@@ -212,7 +212,7 @@ def test_a_priori_bounds_grow_with_what_they_bound() -> None:
 def test_distributions_are_as_stated() -> None:
     randomness, count = Randomness(b"draws"), 1 << 20
     cases = [
-        (lattice.draw_errors(randomness, count), TAU, ERROR_VARIANCE),
+        (work.draw_errors(randomness, count), TAU, ERROR_VARIANCE),
         (lattice.draw_wide(randomness, count), lattice_plan.WIDE_BOUND, lattice_plan.WIDE_VARIANCE),
         (lattice.draw_secrets(randomness, count // N).ravel(), lattice_plan.SECRET_BOUND, 1.0),
         (lattice.draw_hints(randomness, count), lattice_plan.HINT_BOUND, lattice_plan.HINT_VARIANCE),

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
+from colonnade.foundation.canonical import RELEASE_FORMAT
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.files import Place, keep_release, places, release_place
-from colonnade.mechanism.release import FORMAT, write_sealed
+from colonnade.mechanism.release import write_sealed
 
-RELEASE = write_sealed({"format": FORMAT, "blocks": []})
+RELEASE = write_sealed({"format": RELEASE_FORMAT, "blocks": []})
 
 
 def names(folder: Path) -> list[str]:

@@ -21,13 +21,12 @@ from colonnade.mechanism.noise import (
     _above,
     _below,
     discrete_gaussian,
-    discrete_laplace,
     gaussian_share,
     gaussian_sum_slack,
     laplace_share,
     quantile_reach,
 )
-from colonnade.mechanism.sampling import Coin, Poisson, decide, exp_bounds, fair_run, uniform_below
+from colonnade.mechanism.sampling import Coin, Poisson, decide, discrete_laplace, exp_bounds, fair_run, uniform_below
 
 MODULES = tuple(f"colonnade.mechanism.{name}." for name in ("accounting", "noise", "sampling"))
 VECTORS = Path(__file__).parents[2] / "vectors" / "noise.json"

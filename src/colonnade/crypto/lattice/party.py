@@ -34,9 +34,8 @@ from colonnade.crypto.lattice.parameters import (
     seal_limbs,
 )
 from colonnade.crypto.lattice.words import Planes, width
-from colonnade.crypto.lattice.work import BLOCKS_AT_ONCE as BLOCKS_AT_ONCE
-from colonnade.crypto.lattice.work import ERRORS_AT_ONCE as ERRORS_AT_ONCE
 from colonnade.crypto.lattice.work import (
+    BLOCKS_AT_ONCE,
     WorkerStates,
     check_entries,
     multiply_piece,
@@ -46,7 +45,6 @@ from colonnade.crypto.lattice.work import (
     spans,
     times_piece,
 )
-from colonnade.crypto.lattice.work import draw_errors as draw_errors
 from colonnade.crypto.product import (
     Contribution,
     Cross,

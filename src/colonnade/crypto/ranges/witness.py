@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from colonnade.crypto.lattice.frames import parcel_places
 from colonnade.crypto.lattice.parameters import N
-from colonnade.crypto.lattice.party import draw_errors, draw_secrets, draw_wide, needed_columns, source_of
+from colonnade.crypto.lattice.party import draw_secrets, draw_wide, needed_columns, source_of
+from colonnade.crypto.lattice.work import draw_errors
 from colonnade.crypto.product import ProductSpec
 from colonnade.foundation.integers import IntegerColumns
 from colonnade.foundation.randomness import Randomness, Stream
