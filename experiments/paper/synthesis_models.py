@@ -35,7 +35,7 @@ def models_study(data: str) -> Iterator[dict[str, object]]:
 
     column = CLASSES[data]
     k = released.find(column)
-    model = solved(Held(released.moments, released.release), Question(column, "multinomial"))
+    model = solved(Held(released.known, released.release), Question(column, "multinomial"))
     at = [names.index(f) for f in model.features]
     known = LogisticRegression(max_iter=100).fit(train[:, at], truth.train[:, k])
     scores = test[:, at] @ np.array(model.weights).T + np.array(model.constants)
@@ -51,7 +51,7 @@ def models_study(data: str) -> Iterator[dict[str, object]]:
     shares = np.bincount(truth.train[:, k], minlength=len(declared.bins) + 1) / len(truth.train)
     counts = bin_means(declared, shares)
     y, actual = counts[truth.train[:, k]], np.maximum(counts[truth.test[:, k]], 0)
-    model = solved(Held(released.moments, released.release), Question(column, "poisson"))
+    model = solved(Held(released.known, released.release), Question(column, "poisson"))
     at = [names.index(f) for f in model.features]
     mean = np.exp(test[:, at] @ np.array(model.coefficients) + model.intercept)
     poisson = PoissonRegressor(alpha=1e-4, max_iter=200).fit(train[:, at], y)
@@ -61,7 +61,7 @@ def models_study(data: str) -> Iterator[dict[str, object]]:
 
     k, column = released.layout.label, released.short(released.layout.label)
     actual = truth.test[:, k]
-    model = solved(Held(released.moments, released.release), Question(column, "logistic", "lasso"))
+    model = solved(Held(released.known, released.release), Question(column, "logistic", "lasso"))
     at = [names.index(f) for f in model.features]
     ours = (test[:, at] @ np.array(model.coefficients) + model.intercept > 0) == actual
     sparse = LogisticRegression(penalty="l1", solver="liblinear", C=0.02).fit(train[:, at], truth.train[:, k])

@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from colonnade.analysis.denoise import Estimate, denoise
+from colonnade.analysis.denoise import Estimate
 from colonnade.analysis.measures import ClassSums, CurvePoint, Measure, ScoreTable, Sum, error_measures
+from colonnade.analysis.released import Known
 from colonnade.analysis.score_parts import Part, added_scores
 from colonnade.data.sources import Source
 from colonnade.data.store import read_rows
@@ -165,10 +166,9 @@ class Evaluation:
             low, high = self.public.label[1].require_bounds()
             errors, about = self._errors(release), self._about(release)
             return Measured(release.n, error_measures(release.n, errors, about, (high - low) / 2, self.label.spread**2))
-        moments = release.moments()
         if not self.opens_counts:
-            return Measured(release.n, self._classes(moments).measures())
-        table = self._table(moments)
+            return Measured(release.n, self._classes(Known.of(release)).measures())
+        table = self._table(Known.of(release).moments)
         return Measured(release.n, table.measures(), tuple(table.curve()))
 
     @property
@@ -204,11 +204,11 @@ class Evaluation:
         std = _with_rounding(release, block.std[0], [2.0])
         return Sum.of([(self.label.reach**2, float(block.values[0]) / block.unit, std)])
 
-    def _classes(self, moments: Moments) -> ClassSums:
+    def _classes(self, known: Known) -> ClassSums:
+        moments, estimate = known.moments, known.estimate
         place = moments.layout.span_of
         outcome = place(ColumnRef(self.holder, _outcome(self.holder)))
         scores = [(place(ColumnRef(p, _score(p))).start, part.reach) for p, part in self.parts.items()]
-        estimate = denoise(moments)
         yes = outcome.stop - 1
         ones = Sum(float(estimate.margin[yes]), float(estimate.std[0, yes]))
         no_sum, yes_sum = (
@@ -330,7 +330,7 @@ def _estimate(public: PublicModel, release: ReleaseRecord | None) -> Estimate | 
         return None
     if digest(release.to()) != public.release:
         raise ReleaseError("the model does not come from this release: its digest is another")
-    return denoise(release.moments())
+    return Known.of(release).estimate
 
 
 def _part(public: PublicModel, party: str, holder: str, estimate: Estimate | None) -> Part:

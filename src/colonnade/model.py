@@ -25,6 +25,7 @@ from colonnade.planning.prediction import Prediction
 
 if TYPE_CHECKING:
     from colonnade.analysis.intervals import Intervals
+    from colonnade.analysis.request import ModelRequest
     from colonnade.data.table import Look, Table
     from colonnade.protocol.predict import OpenedScores
 
@@ -143,12 +144,17 @@ def publish(release: ReleaseRecord, model: FittedModel, notes: Sequence[str] = (
     return public
 
 
+def solved(wanted: ModelRequest) -> PublicModel:
+    """The model that a request asks for, with its notes."""
+    return publish(wanted.release, wanted.model(), wanted.notes)
+
+
 def own_model(release: ReleaseRecord) -> tuple[PublicModel, Intervals]:
     """The model that a release was made for, and how sure its coefficients are."""
     from colonnade.analysis.request import ModelRequest
 
     wanted = ModelRequest(release)
-    return publish(release, wanted.model(None), wanted.notes), wanted.certainty()
+    return solved(wanted), wanted.certainty()
 
 
 def as_taken(schema: Schema, features: Sequence[str]) -> Schema:

@@ -12,14 +12,15 @@ import polars as pl
 import pytest
 from scipy.optimize import minimize
 
-from colonnade.analysis.polynomials import Polynomial, minimise, minimum_of, noisy_objective, objective_of
+from colonnade.analysis.polynomials import Minimum, Polynomial, minimise, noisy_objective, objective_of
+from colonnade.analysis.question import Question
 from colonnade.analysis.request import ModelRequest
 from colonnade.consent.policy import policy_from
 from colonnade.foundation.errors import ColonnadeError, PolicyError, ReleaseError, StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.objective import Calibration, Task, monomial
 from colonnade.mechanism.plan import Offer, View
-from colonnade.mechanism.release import read_release, write_release
+from colonnade.mechanism.release import ReleaseRecord, read_release, write_release
 from colonnade.model import publish, read_model, write_model
 from colonnade.planning.agreement import Agreement
 from colonnade.runs import RunOptions, fit
@@ -65,6 +66,11 @@ def exactly(text: str, names: list[str], values: dict[str, np.ndarray], w: np.nd
     return float(np.mean(eval(text.replace("^", "**").replace("'s=yes'", "s_yes"), {}, scope)))
 
 
+def minimum_of(release: ReleaseRecord) -> Minimum:
+    declared = objective_of(release)
+    return minimise(noisy_objective(release.moments(), declared), declared.ball, np.eye(len(declared.parameters)))
+
+
 CASES = [
     ("one owner", 2, "(y - w0 - w1 * x0^3)^2", "w0 w1", ("plain", "lattice")),
     ("two owners", 2, FIT, "w0 w1 w2", ("plain", "lattice", "bgn")),
@@ -107,20 +113,20 @@ def test_across_machines_the_same_seed_gives_the_same_bytes(tmp_path: Path) -> N
     assert across.release is not None, across.errors
     values = [np.concatenate([b.values for b in r.blocks]) for r in (here, again, across.release)]
     assert np.array_equal(values[0], values[1]) and np.array_equal(values[0], values[2])
-    assert ModelRequest(here).model(None).coefficients == ModelRequest(across.release).model(None).coefficients
+    assert ModelRequest(here).model().coefficients == ModelRequest(across.release).model().coefficients
 
 
 def test_an_objective_without_a_minimum_ends_on_the_edge_and_says_so(tmp_path: Path) -> None:
     release = fit(study_of(tmp_path, "w0^3 * x0^2 - w1 * x1^2", "w0 w1"), RunOptions(Randomness(b"edge"))).release
     found = minimum_of(release)
     assert found.on_edge and np.linalg.norm(found.weights) == pytest.approx(2.0, rel=1e-6)
-    model = ModelRequest(release).model(None)
+    model = ModelRequest(release).model()
     assert "on its edge: the objective may have no minimum" in model.method and model.features == ("w0", "w1")
     public = read_model(write_model(publish(release, model)))
     with pytest.raises(StudyError, match="parameters and no scores"):
         public.needs()
     with pytest.raises(StudyError, match="no other model"):
-        ModelRequest(release, task="linear")
+        ModelRequest(release, Question(task="linear"))
     with pytest.raises(ReleaseError, match="no declared objective"):
         objective_of(replace(release, provenance={"agreement": {}}))
 

@@ -18,6 +18,7 @@ import pytest
 from typer.testing import CliRunner
 
 import colonnade as cn
+from colonnade.analysis.question import Question
 from colonnade.analysis.request import ModelRequest
 from colonnade.cli import app
 from colonnade.estimators import VerticalLinearRegression
@@ -218,7 +219,7 @@ def test_stored_files_with_such_names_are_read_and_ambiguous_answers_refused(mon
     assert list(release.solve(features=["z"]).coef) == ["z"]
     assert list(release.solve(features=["a.b.z"]).coef_encoded) == ["b.z"]
     # A model that an earlier version wrote of all features.
-    stored = publish(release.released, ModelRequest(release.released, features=("z", "a.b.z")).model(None))
+    stored = publish(release.released, ModelRequest(release.released, Question(features=("z", "a.b.z"))).model())
     twice = replace(stored.model, features=("cat=v", "z"))
     model = cn.Model(read_model(write_model(replace(stored, model=twice))))
     with pytest.raises(cn.ColonnadeError, match="feature cat=v of the model may be of"):

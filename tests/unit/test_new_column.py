@@ -187,7 +187,7 @@ def test_tables_and_rows_of_toy_columns(released: ReleaseRecord) -> None:
     assert asked.condition("hour=7.5") == asked.condition("hour=1/4")
     rows = synthesize(fit_release(Tables.of(asked)), 30).values
     assert set(rows["mood"]) <= {"bad", "well", "great"} and set(rows["hour"]) <= {f"{i}/4" for i in range(4)}
-    assert solved(Held(asked.moments, asked.release), Question("mood", "linear")).label == "mood"
+    assert solved(Held(asked.known, asked.release), Question("mood", "linear")).label == "mood"
 
 
 def test_toy_columns_are_declared_checked_and_drafted(_toys: None, tmp_path: Path) -> None:

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from colonnade.analysis.denoise import Estimate, complete
+from colonnade.analysis.denoise import Estimate
 from colonnade.analysis.families import GAUSSIAN
+from colonnade.analysis.released import Known
 from colonnade.foundation.names import ColumnRef, Product
 from colonnade.foundation.schema import Column, Schema
 from colonnade.foundation.shown import rounded
@@ -62,7 +63,7 @@ def _made_of(layout: Layout, schema: Schema, i: int) -> frozenset[ColumnRef]:
 
 def faint_means(release: ReleaseRecord, label: str | None = None, features: Sequence[str] | None = None) -> list[str]:
     """Sentences about numbers that vary less, by their released means, than noise moves these: bounds too wide."""
-    known, schema = complete(release.moments()), release.schema
+    known, schema = Known.of(release).raw, release.schema
     layout = known.layout
     at, faint = attribute_of(layout, label), []
     wanted = None if features is None else {attribute_of(layout, name) for name in features}
@@ -88,7 +89,7 @@ def constant_columns(
     release: ReleaseRecord, label: str | None = None, features: Sequence[str] | None = None
 ) -> list[str]:
     """A sentence about features that cannot be told from constants, though noise would let one see that they vary."""
-    known, step = complete(release.moments()), 1.0 / float(release.plan["grid"]["bound"])
+    known, step = Known.of(release).raw, 1.0 / float(release.plan["grid"]["bound"])
     layout, at = known.layout, attribute_of(known.layout, label)
     wanted = None if features is None else {attribute_of(layout, name) for name in features}
     chosen = [i for i in range(len(layout.attributes)) if i not in (at, layout.label) or i in (wanted or ())]

@@ -10,8 +10,9 @@ Everything here is computed from the release alone and costs no privacy.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import wraps
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,6 +78,21 @@ class _Work:
         self.std[rows, columns], self.std[columns, rows] = std, std.T
 
 
+def _once(make: Callable[[Moments], Estimate]) -> Callable[[Moments], Estimate]:
+    """What is made of moments is kept with them, and nobody may change it."""
+
+    @wraps(make)
+    def kept(moments: Moments) -> Estimate:
+        known = vars(moments)
+        if make.__name__ not in known:
+            known[make.__name__] = make(moments)
+        found: Estimate = known[make.__name__]
+        return found
+
+    return kept
+
+
+@_once
 def denoise(moments: Moments) -> Estimate:
     """Complete and clean a release."""
     work = _Work(moments)
@@ -89,6 +105,7 @@ def denoise(moments: Moments) -> Estimate:
     return Estimate(moments.n, moments.layout, work.value, work.std)
 
 
+@_once
 def complete(moments: Moments) -> Estimate:
     """The release as it is, with the structurally known entries filled in: no shrinkage, no projection."""
     work = _Work(moments)

@@ -63,7 +63,7 @@ def label_distribution(released: Released, target: TargetTables, model: PairMode
     known = own.stop - own.start == 2 and all(released.has_table(label, i) for i in features)
     if not known or target.impossible[own].any():
         return None
-    found = fit(Held(released.moments), Question())
+    found = fit(Held(released.known), Question(task=BERNOULLI.task))
     place = {name: k for k, name in enumerate(released.layout.names[1:])}
     weights = np.zeros(len(target.pairs))
     weights[[place[name] for name in found.features]] = found.coefficients

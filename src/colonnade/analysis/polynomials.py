@@ -186,19 +186,13 @@ def noisy_objective(moments: Moments, declared: DeclaredObjective) -> Polynomial
     return Polynomial.of(terms, len(declared.parameters))
 
 
-def minimum_of(release: ReleaseRecord) -> Minimum:
-    """Where the released objective is least in its ball."""
-    declared = objective_of(release)
-    size = len(declared.parameters)
-    return minimise(noisy_objective(release.moments(), declared), declared.ball, np.eye(size))
-
-
 def declared_objective(problem: Problem) -> Found:
     """The parameters as a model's coefficients; it scores nothing."""
     asked, release = problem.question, problem.held.record
     if release is None or asked.strength is not None:
         raise StudyError(f"a declared objective has a minimum and takes no penalty, got ridge={asked.strength}")
-    declared, found = objective_of(release), minimum_of(release)
+    declared = objective_of(release)
+    found = minimise(noisy_objective(problem.moments, declared), declared.ball, np.eye(len(declared.parameters)))
     told, edge = f"minimum in the ball of radius {declared.ball:g}", ""
     if found.on_edge:
         told += ", on its edge: the objective may have no minimum, or one farther out"

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from colonnade.analysis.denoise import Estimate, complete, denoise
+from colonnade.analysis.denoise import Estimate
 from colonnade.analysis.equations import Target, chosen_attributes, coordinates_of, known_means, target_of
-from colonnade.analysis.families import BERNOULLI, FAMILIES, Family, family_of
+from colonnade.analysis.families import FAMILIES, Family, family_of
 from colonnade.analysis.model import DECLARED
-from colonnade.analysis.released import Released
+from colonnade.analysis.released import Known, Released
 from colonnade.foundation.errors import ReleaseError, StudyError
 from colonnade.foundation.schema import Column
 from colonnade.mechanism.moments import Layout, Moments
@@ -32,7 +32,8 @@ class Question:
     """Which model is wanted: what nobody says is the study's, or chosen from the noise."""
 
     label: str | None = None
-    task: str = BERNOULLI.task
+    task: str = ""
+    """A family's, or that of a declared objective; empty for the study's, or what the label asks for."""
     penalty: str = "ridge"
     strength: float | None = None
     """Per record; chosen from the noise if not given."""
@@ -45,7 +46,7 @@ class Question:
     intercept: bool = True
 
     def __post_init__(self) -> None:
-        if self.task != DECLARED:
+        if self.task not in ("", DECLARED):
             family_of(self.task)
         for name, value, known in (("penalty", self.penalty, PENALTIES), ("method", self.method, METHODS)):
             if value not in known:
@@ -59,7 +60,8 @@ class Question:
     @property
     def from_moments(self) -> bool:
         """Whether second moments answer it without rows and tables."""
-        return self.task in FAMILIES and FAMILIES[self.task].from_moments and not self.given and self.penalty == "ridge"
+        family = FAMILIES.get(self.task)
+        return family is not None and family.from_moments and not self.given and self.penalty == "ridge"
 
     def require_ridge(self, told: str) -> None:
         """Refuse what estimators from second moments alone can do."""
@@ -70,7 +72,7 @@ class Question:
     def asked(self) -> dict[str, Any]:
         """What is not left to the study or to the noise, by the parameters of `Release.solve`."""
         own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "intercept"}
-        kept = {k: v for k, v in own.items() if v != Question.__dataclass_fields__[k].default or k == "task"}
+        kept = {k: v for k, v in own.items() if v != Question.__dataclass_fields__[k].default}
         if "strength" in kept:
             kept["ridge"] = kept.pop("strength")
         return {k: list(v) if isinstance(v, tuple) else v for k, v in kept.items()}
@@ -78,9 +80,9 @@ class Question:
 
 @dataclass(frozen=True)
 class Held:
-    """A release as models ask it: of moments alone, or of a record, from which tables and rows follow."""
+    """A release as models ask it: its moments alone, or a record, from which tables and rows follow."""
 
-    moments: Moments
+    known: Known
     record: ReleaseRecord | None = None
     numbers: Mapping[int, Column] = field(default_factory=dict)
     """Attributes released by their bins that a model has one weight for."""
@@ -89,7 +91,7 @@ class Held:
 
     @property
     def layout(self) -> Layout:
-        return self.moments.layout
+        return self.known.moments.layout
 
     @property
     def declared(self) -> bool:
@@ -113,7 +115,7 @@ class Problem:
 
     @property
     def moments(self) -> Moments:
-        return self.held.moments
+        return self.held.known.moments
 
     @property
     def layout(self) -> Layout:
@@ -121,12 +123,13 @@ class Problem:
 
     @property
     def family(self) -> Family:
-        return FAMILIES[self.question.task]
+        return family_of(self.question.task)
 
-    @cached_property
+    @property
     def estimate(self) -> Estimate:
         """The release's sums as the method takes them."""
-        return denoise(self.moments) if self.question.method == METHODS[0] else complete(self.moments)
+        known = self.held.known
+        return known.estimate if self.question.method == METHODS[0] else known.raw
 
     @cached_property
     def target(self) -> Target:

@@ -10,7 +10,7 @@ from itertools import combinations
 
 import numpy as np
 
-from colonnade.analysis.denoise import Estimate, denoise, holds_indicators
+from colonnade.analysis.denoise import Estimate, complete, denoise, holds_indicators
 from colonnade.foundation.errors import ReleaseError, StudyError
 from colonnade.foundation.names import splits_at
 from colonnade.foundation.schema import Column, Numeric, Storage
@@ -29,7 +29,26 @@ class Known:
     where nothing is known: what an estimate has there is a guess, and no answer.
     """
 
-    estimate: Estimate
+    moments: Moments
+
+    @staticmethod
+    def of(release: ReleaseRecord) -> Known:
+        """What a release tells, computed once for as long as the release is kept."""
+        kept = vars(release)
+        if "_known" not in kept:
+            kept["_known"] = Known(release.moments())
+        found: Known = kept["_known"]
+        return found
+
+    @property
+    def estimate(self) -> Estimate:
+        """The sums completed and cleaned."""
+        return denoise(self.moments)
+
+    @property
+    def raw(self) -> Estimate:
+        """The sums completed, and as they were released."""
+        return complete(self.moments)
 
     def sums(self, i: int) -> Floats:
         """Noise on an attribute's sums: how many records have each level, or a number's mean times n."""
@@ -73,13 +92,13 @@ class Released:
             raise ReleaseError("this is a trace release: it holds sums of squares in place of tables of two columns")
 
     @cached_property
-    def moments(self) -> Moments:
-        return self.release.moments()
-
-    @cached_property
     def known(self) -> Known:
         """What the release tells of its columns."""
-        return Known(denoise(self.moments))
+        return Known.of(self.release)
+
+    @property
+    def moments(self) -> Moments:
+        return self.known.moments
 
     @property
     def layout(self) -> Layout:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from colonnade.analysis.cautions import attribute_of, constant_columns, faint_means, tied_attributes
-from colonnade.analysis.denoise import denoise, holds_indicators
+from colonnade.analysis.denoise import holds_indicators
 from colonnade.analysis.families import BERNOULLI, CATEGORIES
 from colonnade.analysis.fit import fit, path
 from colonnade.analysis.intervals import Intervals, intervals
@@ -18,7 +18,7 @@ from colonnade.analysis.released import Known
 from colonnade.analysis.slopes import bin_numeric_columns
 from colonnade.analysis.synthesis import FittedRelease
 from colonnade.foundation.errors import ReleaseError, StudyError
-from colonnade.foundation.schema import Column, estimated_notes
+from colonnade.foundation.schema import estimated_notes
 from colonnade.mechanism.objective import Task
 from colonnade.mechanism.release import ReleaseRecord
 
@@ -31,30 +31,22 @@ BINS_ONLY = "they are of the bins that were released, and this model takes numbe
 
 @dataclass(frozen=True)
 class ModelRequest:
-    """Which model is wanted; the study's task and label, all features and all records where nothing else is said."""
+    """A question to a release; the study's task and label, all features and all records where nothing else is said."""
 
     release: ReleaseRecord
-    task: str | None = None
-    label: str | None = None
-    features: tuple[str, ...] | None = None
-    given: tuple[str, ...] = ()
-    penalty: str = "ridge"
-    method: str = "default"
-    seed: int = 0
-    numbers: tuple[str, ...] | None = None
-    """Columns with bins that the model takes as numbers; None: as the study says, and an empty list: none."""
-    fit: Callable[[], FittedRelease] | None = None
+    wanted: Question = field(default_factory=Question)
+    rows: Callable[[], FittedRelease] | None = None
     """Gives the release's maximum-entropy model, where it is kept; else it is fitted when it is needed."""
 
     def __post_init__(self) -> None:
         asked = self._question
         if self._held.declared:
-            if asked.asked.keys() - {"seed"} != {"task"} or asked.task != DECLARED:
+            if asked.asked.keys() - {"seed", "ridge"} != {"task"} or asked.task != DECLARED:
                 raise StudyError("a release of a declared objective has its minimum, and no other model")
             return
-        if self.numbers:
+        if asked.numbers:
             asked.require_ridge("numbers in the place of bins go")
-        for name in self.features or ():
+        for name in asked.features or ():
             found = self.release.layout.find(name, column=True) if self.left_out else None
             if found is not None and found[0] in self._unknown:
                 raise ReleaseError(f"a feature needs its square, which the release lacks for {name}")
@@ -63,23 +55,22 @@ class ModelRequest:
 
     @cached_property
     def _held(self) -> Held:
-        return Held(self.release.moments(), self.release, self._cut_numbers, self.fit)
+        numbers = bin_numeric_columns(self.release.layout, self.release.schema, self.wanted.numbers)
+        return Held(Known.of(self.release), self.release, numbers, self.rows)
 
     @cached_property
     def _question(self) -> Question:
         """What is asked, before features that must not be used are left out."""
-        names = (self.features, self.given, self.method, self.numbers, self.seed)
-        task = BERNOULLI.task if self._two_classes else self.fitting_task
-        return Question(self.label, task, self.penalty, None, *names)
+        return replace(self.wanted, task=BERNOULLI.task if self._two_classes else self.fitting_task)
 
     @cached_property
     def _two_classes(self) -> tuple[str, ...]:
         """The levels of a label that has two, where a model of classes was asked for: it is that of a yes or no."""
         if self.fitting_task != CATEGORIES.task:
             return ()
-        layout = self.release.layout
-        found = (layout.label, None) if self.label is None else layout.find(self.label)
-        if found is None or found[1] is not None or not holds_indicators(self._held.moments, found[0]):
+        layout, label = self.release.layout, self.wanted.label
+        found = (layout.label, None) if label is None else layout.find(label)
+        if found is None or found[1] is not None or not holds_indicators(self._held.known.moments, found[0]):
             return ()
         levels = layout.attributes[found[0]].levels
         return levels if len(levels) == 2 else ()
@@ -90,7 +81,7 @@ class ModelRequest:
     @cached_property
     def question(self) -> Question:
         """What is asked, with the features that a model may use."""
-        return self._question if self.usable == self.features else replace(self._question, features=self.usable)
+        return replace(self._question, features=self.usable)
 
     @cached_property
     def left_out(self) -> dict[int, str]:
@@ -98,75 +89,71 @@ class ModelRequest:
 
         As one of the two is computed from the other, or as the attribute's own square was not released.
         """
-        return {} if self._held.declared else {**self._unknown, **tied_attributes(self.release, self.label)}
+        return {} if self._held.declared else {**self._unknown, **tied_attributes(self.release, self.wanted.label)}
 
     @cached_property
     def _unknown(self) -> dict[int, str]:
         """The study's label as a feature of another column's model, where nothing tells how far it varies."""
-        layout = self._held.moments.layout
-        if self._held.declared or attribute_of(layout, self.label) in (layout.label, None):
+        known = self._held.known
+        layout = known.moments.layout
+        if self._held.declared or attribute_of(layout, self.wanted.label) in (layout.label, None):
             return {}
-        known = Known(denoise(self._held.moments))
         return {} if known.has_square(layout.label) else {layout.label: "its square was not released"}
 
     @cached_property
     def usable(self) -> tuple[str, ...] | None:
         """The features that are asked for; None for all."""
-        if self.features is not None or not self.left_out:
-            return self.features
+        wanted = self.wanted
+        if wanted.features is not None or not self.left_out:
+            return wanted.features
         layout = self.release.layout.model
-        held = {attribute_of(layout, self.label), *self.left_out}
+        held = {attribute_of(layout, wanted.label), *self.left_out}
         if self.from_moments:
             held.add(layout.label)
-        if self.given:
-            held |= self._held.released.conditions(self.given).keys()
+        if wanted.given:
+            held |= self._held.released.conditions(wanted.given).keys()
         return tuple(layout.spelled(i) for i in range(len(layout.attributes)) if i not in held)
 
     @property
     def notes(self) -> list[str]:
         """What a reader of the model has to know of its features."""
-        out = []
+        out, wanted = [], self.wanted
         if self._held.declared:
             return []
-        if self.features is None and self.left_out:
+        if wanted.features is None and self.left_out:
             told = ", ".join(f"{self.release.layout.columns[i]} ({why})" for i, why in self.left_out.items())
             out.append(f"not used as features: {told}")
-        if self.given and (held := held_features(self._held.released, self.question)):
-            out.append(f"given {', '.join(self.given)}, {', '.join(held)}: left out of the model")
-        asked = (self.release, self.label, self.usable)
+        if wanted.given and (held := held_features(self._held.released, self.question)):
+            out.append(f"given {', '.join(wanted.given)}, {', '.join(held)}: left out of the model")
+        asked = (self.release, wanted.label, self.usable)
         return [*out, *estimated_notes(self.release.schema.parties), *faint_means(*asked), *constant_columns(*asked)]
 
     @property
     def fitting_task(self) -> str:
         """The task that was asked for, else the study's, or that of the label: several classes, or one of them."""
-        asked = str(self.release.plan["task"])
-        found = None if self.task or self.label is None else self.release.layout.find(self.label)
+        wanted, layout, asked = self.wanted, self.release.layout, str(self.release.plan["task"])
+        found = None if wanted.task or wanted.label is None else layout.find(wanted.label)
         if found is not None and found[1] is not None and asked == CATEGORIES.task:
             return BERNOULLI.task
-        if found is not None and found[1] is None and self.release.layout.attributes[found[0]].size > 2:
+        if found is not None and found[1] is None and layout.attributes[found[0]].size > 2:
             return CATEGORIES.task
-        return self.task or asked
+        return wanted.task or asked
 
     @property
     def from_moments(self) -> bool:
         """Whether the released moments answer it without rows and tables."""
         return self._question.from_moments
 
-    def model(self, strength: float | None) -> FittedModel:
-        """The model with this strength of the penalty; None: chosen from the noise."""
-        return self._as_asked(fit(self._held, replace(self.question, strength=strength)))
-
-    @cached_property
-    def _cut_numbers(self) -> dict[int, Column]:
-        """The attributes that the model takes as numbers, though their bins were released."""
-        return bin_numeric_columns(self.release.layout, self.release.schema, self.numbers)
+    def model(self) -> FittedModel:
+        """The model that is asked for."""
+        return self._as_asked(fit(self._held, self.question))
 
     def intervals(self, level: float = 0.95) -> Intervals | None:
         """How sure the coefficients are; None for models that have no intervals."""
-        if not self.from_moments or self._cut_numbers or self._two_classes:
+        if not self.from_moments or self._held.numbers or self._two_classes:
             return None
-        task = Task(self.fitting_task)
-        return intervals(self._held.moments, task, features=self.usable, label=self.label, level=level)
+        moments, label = self._held.known.moments, self.wanted.label
+        return intervals(moments, Task(self._question.task), features=self.usable, label=label, level=level)
 
     def certainty(self) -> Intervals:
         """The same; where a model has no intervals, the reason."""
@@ -180,6 +167,6 @@ class ModelRequest:
     def path(self) -> list[FittedModel]:
         """One model for each of several strengths of the penalty."""
         if self._held.declared:
-            return [self.model(None)]
+            return [self.model()]
         strengths = PATH_RIDGES if self.from_moments else PATH_PENALTIES
         return [self._as_asked(model) for model in path(self._held, self.question, strengths)]

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from colonnade.analysis.fit import fit
 from colonnade.analysis.model import FittedModel
 from colonnade.analysis.question import Held, Question
+from colonnade.analysis.released import Known
 from colonnade.foundation.schema import Column
 from colonnade.mechanism.moments import Moments
 from colonnade.mechanism.objective import Task
@@ -25,9 +26,9 @@ def solve(
 ) -> FittedModel:
     """The model of a release; `features` (columns) and `label` choose among what was released, at no cost.
 
-    `numbers` are attributes released by their bins that the model has one weight for (`lines.cut_numbers`).
+    `numbers` are attributes released by their bins that the model has one weight for (`slopes.bin_numeric_columns`).
     Alg. 1, lines 16 and 17.
     """
     chosen = None if features is None else tuple(features)
     question = Question(label, task.value, strength=ridge, features=chosen, method=method, intercept=intercept)
-    return fit(Held(moments, numbers=numbers or {}), question)
+    return fit(Held(Known(moments), numbers=numbers or {}), question)

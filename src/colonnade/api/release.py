@@ -157,11 +157,11 @@ class Release(Shown):
         -------
         Model
         """
-        from colonnade.model import publish
+        from colonnade.model import solved
 
-        asked = {"task": task, "features": features, "penalty": penalty, "method": method, "numbers": numbers}
-        wanted = self._request(label=label, given=given, seed=seed, **asked)
-        model = Model(publish(self.released, wanted.model(ridge), wanted.notes), wanted)
+        asked = {"penalty": penalty, "strength": ridge, "method": method}
+        wanted = self._request(label, task, features, given, seed, numbers, **asked)
+        model = Model(solved(wanted), wanted)
         for note in model.notes:
             warn_user(note)
         return model
@@ -180,8 +180,7 @@ class Release(Shown):
         """One model for each of several strengths of the penalty; takes what `solve` takes."""
         from colonnade.model import publish
 
-        asked = {"task": task, "features": features, "penalty": penalty, "numbers": numbers}
-        wanted = self._request(label=label, given=given, seed=seed, **asked)
+        wanted = self._request(label, task, features, given, seed, numbers, penalty=penalty)
         for note in wanted.notes:
             warn_user(note)
         models = [Model(publish(self.released, model)) for model in wanted.path()]
@@ -191,12 +190,16 @@ class Release(Shown):
         known = {"study": self.plan["study"], "task": models[0].task, "notes": wanted.notes}
         return ModelPath(models, penalty, known)
 
-    def _request(self, *, label: str | None, given: Any, seed: int, **asked: Any) -> ModelRequest:
+    def _request(
+        self, label: str | None, task: str | None, features: Any, given: Any, seed: int, numbers: Any, **asked: Any
+    ) -> ModelRequest:
+        from colonnade.analysis.question import Question
         from colonnade.analysis.request import ModelRequest
 
-        lists = {key: None if asked[key] is None else listed(asked[key]) for key in ("features", "numbers")}
-        own = {"label": plain(label), "given": listed(given), "seed": seed, "fit": partial(self._fitted, seed)}
-        return ModelRequest(self.released, **asked | lists | own)
+        lists = {"features": features, "numbers": numbers}
+        asked |= {key: None if told is None else listed(told) for key, told in lists.items()}
+        question = Question(plain(label), task or "", given=listed(given), seed=seed, **asked)
+        return ModelRequest(self.released, question, partial(self._fitted, seed))
 
     def _fitted(self, seed: int, impossible: Sequence[Sequence[str]] = ()) -> FittedRelease:
         """The maximum-entropy model of the release, fitted once: rows and models of several kinds are made of it."""

@@ -24,6 +24,7 @@ from colonnade.analysis.fit import fit
 from colonnade.analysis.intervals import Intervals, intervals
 from colonnade.analysis.model import FittedModel
 from colonnade.analysis.question import Held, Question
+from colonnade.analysis.released import Known
 from colonnade.analysis.request import ModelRequest
 from colonnade.analysis.slopes import bin_numeric_columns
 from colonnade.analysis.units import Units
@@ -143,9 +144,8 @@ class Vertical(BaseEstimator):  # type: ignore[misc]
 
     def _solve(self) -> FittedModel:
         """The model of the release."""
-        moments = self.release_.moments()
-        held = Held(moments, self.release_, bin_numeric_columns(moments.layout, self.schema_))
-        return fit(held, self._question())
+        numbers = bin_numeric_columns(self.release_.layout, self.schema_)
+        return fit(Held(Known.of(self.release_), self.release_, numbers), self._question())
 
     def _question(self) -> Question:
         """Which model of the release is wanted."""
@@ -411,8 +411,8 @@ class Vertical(BaseEstimator):  # type: ignore[misc]
     def _certainty(self) -> Intervals:
         """The intervals as encoded."""
         if self.fit_intercept:
-            return ModelRequest(self.release_, self._question().task).certainty()
-        return intervals(self.release_.moments(), self._task, intercept=False)
+            return ModelRequest(self.release_, Question(task=self._question().task)).certainty()
+        return intervals(Known.of(self.release_).moments, self._task, intercept=False)
 
     def _units(self) -> tuple[float, float]:
         """What a model's unit is worth in the label's, and the label at 0."""

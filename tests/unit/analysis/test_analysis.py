@@ -66,7 +66,7 @@ def frame() -> pl.DataFrame:
 
 def answer(released: Released, question: Question, fitted: FittedRelease | None = None) -> FittedModel:
     rows = None if fitted is None else lambda: fitted
-    return fit(Held(released.moments, released.release, rows=rows), question)
+    return fit(Held(released.known, released.release, rows=rows), question)
 
 
 @cache

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from functools import cache
 from io import StringIO
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 from rich.console import Console
 
+import colonnade as cn
+from colonnade.analysis import denoise as denoising
 from colonnade.analysis.components import components
 from colonnade.analysis.independence import Dependence, dependence, mutual_information
 from colonnade.analysis.released import Released
@@ -18,12 +21,15 @@ from colonnade.data.table import table_from
 from colonnade.foundation.errors import ReleaseError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Binary, Categorical, Column, Numeric, Schema
+from colonnade.mechanism.moments import Moments
 from colonnade.mechanism.objective import Task
+from colonnade.mechanism.release import read_release
 from colonnade.planning.agreement import Agreement
 from colonnade.report.answers.crosstables import crosstables, dependence_line, tables_csv
 from colonnade.report.render.markup import fragment
 from colonnade.report.render.terminal import shown
 from colonnade.simulation import run_unguarded
+from tests.pins.studies import STUDIES, read_lines
 
 
 @cache
@@ -96,3 +102,21 @@ def test_all_doors_say_what_is_not_known() -> None:
     assert clear.number(0).mean and components(clear.released).share.sum() == pytest.approx(1.0)
     with pytest.raises(ReleaseError, match="components of this release are not known: its noise"):
         components(noisy.released)
+
+
+def test_what_follows_from_a_release_is_computed_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Models of any label, their intervals, tables and a page ask one estimate, and one as released."""
+    calls: list[Moments] = []
+    found = denoising._margins
+
+    def count(work: denoising._Work) -> None:
+        calls.append(work.moments)
+        found(work)
+
+    monkeypatch.setattr(denoising, "_margins", count)
+    asked = cn.Release(read_release((read_lines("releases")[list(STUDIES).index("logistic")] + "\n").encode()))
+    for label in (None, "c", "x"):
+        assert asked.solve(label, task="linear" if label == "x" else None).features
+    assert asked.solve().intervals is not None and asked.tables() is not None
+    asked.report(tmp_path / "page.html")
+    assert len(calls) == 2 and calls[0] is calls[1]

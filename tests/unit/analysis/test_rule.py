@@ -11,6 +11,7 @@ import pytest
 from colonnade.analysis import fit
 from colonnade.analysis.accepted import BASE_RATE
 from colonnade.analysis.model import FitOutcome
+from colonnade.analysis.question import Question
 from colonnade.analysis.request import ModelRequest
 from colonnade.foundation.errors import ColonnadeError
 from colonnade.mechanism.release import ReleaseRecord, read_release
@@ -62,9 +63,7 @@ def release(name: str) -> ReleaseRecord:
 
 
 def outcome(name: str, asked: dict[str, Any]) -> FitOutcome:
-    rest = dict(asked)
-    strength = rest.pop("strength", None)
-    found = ModelRequest(release(name), **rest).model(strength).outcome
+    found = ModelRequest(release(name), Question(**asked)).model().outcome
     assert found is not None
     return found
 
@@ -110,13 +109,10 @@ def test_what_an_estimator_cannot_use_is_refused(name: str, asked: dict[str, Any
 
 @pytest.mark.parametrize(("name", "asked"), [*((name, {}) for name in STUDIES), *(case[:2] for case in ASKED)])
 def test_the_recorded_request_gives_the_same_model(name: str, asked: dict[str, Any]) -> None:
-    rest = dict(asked)
-    first = ModelRequest(release(name), **{k: v for k, v in rest.items() if k != "strength"}).model(
-        rest.get("strength")
-    )
+    first = ModelRequest(release(name), Question(**asked)).model()
     assert first.outcome is not None
     again = {k: tuple(v) if isinstance(v, list) else v for k, v in first.outcome.asked.items()}
     strength = again.pop("ridge", None)
-    second = ModelRequest(release(name), **again).model(strength)
+    second = ModelRequest(release(name), Question(strength=strength, **again)).model()
     assert second.features == first.features and second.outcome == first.outcome
     assert np.array_equal(second.weights, first.weights) and np.array_equal(second.constants, first.constants)
