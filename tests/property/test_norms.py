@@ -60,6 +60,7 @@ def _draw(layout: Layout, generator: np.random.Generator) -> np.ndarray:
     return record
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "weight",
     [

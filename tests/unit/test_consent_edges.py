@@ -92,6 +92,10 @@ def test_who_has_no_column_of_a_release_has_none_of_its_products() -> None:
     none._check_products(plan_session(AGREEMENT, 60, bytes(32)).plan, "somebody else")
     with pytest.raises(PolicyError):
         replace(none, largest_degree=9)._check_products(plan_session(AGREEMENT, 60, bytes(32)).plan, "p0")
+    # Sums have one factor, products two: the most of them counts.
+    replace(POLICY, largest_degree=2)._check_products(plan_session(AGREEMENT, 60, bytes(32)).plan, "p0")
+    with pytest.raises(PolicyError):
+        replace(POLICY, largest_degree=1)._check_products(plan_session(AGREEMENT, 60, bytes(32)).plan, "p0")
 
 
 def test_of_several_keys_the_worst_is_judged() -> None:

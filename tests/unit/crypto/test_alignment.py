@@ -34,7 +34,7 @@ def altering(round: str, change: Callable[[bytes], bytes]) -> Tamper:
     return lambda r, sender, recipient, payload: change(payload) if r == round else payload
 
 
-@pytest.mark.parametrize("parties", [2, 3, 5])
+@pytest.mark.parametrize("parties", [2, 3, pytest.param(5, marks=pytest.mark.slow)])
 def test_parties_find_the_common_ids_in_one_order(parties: int) -> None:
     ids = people(parties)
     rows = align_in_process(ids, Randomness(seed=b"any"))
