@@ -12,12 +12,13 @@ import pytest
 
 from colonnade.consent import guard
 from colonnade.consent.entries import Booking, DataSet
-from colonnade.consent.guard import PolicyGuard, _lowered, foresee
+from colonnade.consent.guard import ConsentGuard, PolicyGuard, _lowered, foresee
 from colonnade.consent.ledger import Ledger
 from colonnade.consent.policy import Approvals, Policy, check_approvals, policy_from, read_policy
 from colonnade.consent.shared_ledger import SharedLedger
 from colonnade.foundation.errors import LedgerError, PolicyError
 from colonnade.mechanism.composition import Cap, Charge
+from colonnade.planning.prediction import Prediction
 from colonnade.planning.session_plan import SessionPlan, plan_session
 from tests.helpers.sessions import agreement_of
 
@@ -219,3 +220,14 @@ def test_a_policy_is_no_longer_than_a_megabyte(tmp_path: Path) -> None:
     path.write_text(text + " " * ((1 << 20) - len(text) + 1))
     with pytest.raises(PolicyError):
         read_policy(path)
+
+
+@pytest.mark.parametrize(("scores", "told"), [(1, "n=60 records by"), (3, "n=60 records, 3 of each, by")])
+def test_a_person_is_told_how_many_scores_are_opened(scores: int, told: str, tmp_path: Path) -> None:
+    """A sentence that a person approves."""
+    asked: list[str] = []
+    policy = replace(POLICY, scores_to=("p1",), require_approval=True)
+    prediction = Prediction("0" * 64, "p1", AGREEMENT.schema.parties, scores=scores)
+    ledger, data = Ledger(tmp_path / "p0.ledger"), DataSet("a.csv", "d" * 64)
+    ConsentGuard("p0", policy, ledger, data, ask=lambda text: not asked.append(text)).consent_scores(prediction, 60)
+    assert len(asked) == 1 and told in asked[0]

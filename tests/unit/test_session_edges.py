@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from colonnade import evaluation
 from colonnade.crypto.product import ProductNeeds, ProductSizes
 from colonnade.data import gate
-from colonnade.data.gate import Coding, code_block
+from colonnade.data.gate import Coding, code_block, project_codes
 from colonnade.foundation import integers
 from colonnade.foundation.errors import BrokenColumns, ProductError, StudyError
 from colonnade.foundation.grid import Grid, rounded_norm
 from colonnade.foundation.integers import _MadeRows, _signs, verify_block
 from colonnade.foundation.names import ColumnRef
-from colonnade.foundation.schema import Numeric, Schema
+from colonnade.foundation.schema import Categorical, Numeric, Schema
 from colonnade.mechanism.blocks import IntegerNoise
 from colonnade.mechanism.dissection import Block, traces
 from colonnade.mechanism.moments import Encoding, Floats, Role
@@ -221,6 +221,13 @@ def test_pieces_hold_as_many_floats_as_a_cache(monkeypatch: pytest.MonkeyPatch) 
         else:
             with pytest.raises(BrokenColumns):
                 verify_block(coding.shape, bent)
+
+
+def test_codes_of_levels_are_left_and_others_become_the_fallback() -> None:
+    column = Categorical(("a", "b", "c"), fill="b")
+    codes = np.array([0, 2, 1], np.int32)
+    assert project_codes(codes, 3, column) is codes
+    assert project_codes(np.array([-1, 0, 3, 2], np.int32), 3, column).tolist() == [1, 0, 1, 2]
 
 
 def test_numbers_within_their_range_are_left_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
