@@ -141,14 +141,9 @@ def fitted_lines(cases: Sequence[Case]) -> list[str]:
     error: NDArray[np.float64] = np.array(
         [(predicted(fitted, c["rows"], c["work"]) + c["fixed"]) / c["cpu"] - 1 for c in cases]
     )
-    lines = ["| part | ns of CPU each |", "|---|---|"]
-    lines += [f"| {TOLD[kind]} | {fitted[kind] * 1e9:.2f} |" for kind in WORK]
-    lines += ["", f"Beside the fixed. Over all {len(cases)} cases the model is off by {np.abs(error).mean():.0%} on "]
-    lines[-1] += (
-        f"average, {np.abs(error).max():.0%} at most. A part that always comes with another cannot be told from"
-    )
-    lines[-1] += " it: single figures may be 0 where a neighbour has their cost."
-    return lines
+    parts = "; ".join(f"{TOLD[kind]} {fitted[kind] * 1e9:.2f}" for kind in WORK if fitted[kind] >= 5e-12)
+    off = f"off by {np.abs(error).mean():.0%} on average, {np.abs(error).max():.0%} at most, over {len(cases)} cases"
+    return [f"Nanoseconds of CPU, beside the fixed: {parts}; {off}."]
 
 
 def large(cases: Sequence[Case]) -> list[str]:

@@ -36,11 +36,12 @@ OBJECTS = {
 }
 SHOWN = {
     "Plan": ("PlanComparison", "StudyRehearsal", "ExpectedRange"),
-    "Release": ("ReleaseSummary", "ReleasedTables", "SyntheticRows", "PrincipalComponents"),
-    "Model": ("EncodedModel", "ModelSummary", "ModelEvaluation"),
+    "Release": ("ReleasedTables", "SyntheticRows", "PrincipalComponents"),
+    "Model": ("ModelSummary", "ModelEvaluation"),
 }
 """What methods give, beside the object that has them."""
 HOMES = ("plan", "views", "model", "evaluation", "release")
+OLD = "The old spelling"
 COLUMNS = ("Numeric", "Categorical", "Binary", "Boolean", "Date", "Schema")
 ESTIMATORS = ("VerticalLinearRegression", "VerticalLogisticRegression", "VerticalPoissonRegressor")
 MADE = ("Study", "Party", *COLUMNS, ESTIMATORS[0])
@@ -91,7 +92,7 @@ def _class(name: str, found: Any, *, methods: bool = True) -> Iterator[str]:
     yield _text(inspect.getdoc(found) or "")
     for method, member in sorted(vars(found).items()) if methods else ():
         inner = member.__func__ if isinstance(member, (classmethod, staticmethod)) else member
-        if method.startswith("_"):
+        if method.startswith("_") or (inspect.getdoc(inner) or "").startswith(OLD):
             continue
         if isinstance(inner, property) or type(member).__name__ == "cached_property":
             told = inspect.getdoc(inner if isinstance(inner, property) else member.func)

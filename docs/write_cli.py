@@ -30,11 +30,10 @@ left out; "..." may be repeated. JSON_LINE
 | 130 | stopped by Ctrl-C; `run` ends its session for all first, and says what is spent. `party start` and `server start` also end on SIGTERM (143) and SIGHUP (129), [as on Ctrl-C](administrator.md#stopping-a-site) |
 
 Progress goes to standard error, where that is a terminal. A file appears whole or not at all, and whether its place can
-be written to is tried before data is read, and so before a budget is spent. A release costs budget, so none is
-overwritten without `--force`; if a file appears at its place meanwhile it gets a name beside it, such as
-`release-2.json`. A model, a report or scores can be made again and replace what their option names. If a release cannot
-be written at its end, the session counts as spent, and the release can be fetched from others: `colonnade run FOLDER
---fetch SESSION`. With `COLONNADE_TRACEBACK=1` a bug shows its traceback.
+be written to is tried before a budget is spent. A release is not overwritten without `--force`; if a file appears at
+its place meanwhile it gets a name beside it, such as `release-2.json`. A model, a report or scores replace what their
+option names. If a release cannot be written at its end, the session counts as spent, and the release can be fetched
+from others: `colonnade run FOLDER --fetch SESSION`. With `COLONNADE_TRACEBACK=1` a bug shows its traceback.
 """  # noqa: E501
 
 JSON = """

@@ -94,7 +94,7 @@ class Document:
         path.write_text(self.csv(), encoding="utf-8")
         # Read back, so that the page says what the csv says and nothing else.
         text = markdown(Document.of_csv(self.csv()), path.name)
-        publish(path.stem, text, WHOLE, beside=path.name, folder=path.parent)
+        publish(path.stem, text, beside=path.name, folder=path.parent)
 
 
 def _text(value: Any) -> str:
@@ -127,8 +127,6 @@ def _row(entry: Mapping[str, str]) -> Row:
 
 
 TOLD = ("command", "replicates", "data", "updated", "draws", "numbers")
-WHOLE = ("adult-41, accuracy",)
-"""Headings whose tables stay on the page, however long."""
 SHOWN = (2, 1)
 """Parties and collusion of our rows that a page shows; the csv has all."""
 

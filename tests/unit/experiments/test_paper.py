@@ -14,7 +14,7 @@ from experiments.data import Dataset
 from experiments.data.dataset import binary, categorical, numeric
 from experiments.paper import __main__ as command
 from experiments.paper import catalogue, comparison, errata, floors, grid, overhead, printed, runner, store, tables
-from experiments.paper.document import FIELDS, WHOLE, Document, Row, markdown
+from experiments.paper.document import FIELDS, Document, Row, markdown
 from experiments.paper.methods import (
     APPROXIMATE,
     FM_REPAIRED_PROTOCOL,
@@ -366,7 +366,7 @@ def test_a_shipped_table_is_what_the_code_would_write(number):
     told = [(r.data, r.method, r.epsilon, r.mean, r.std) for r in read.rows if r.source == "printed"]
     assert told == [(p.data, p.method, p.epsilon, p.mean, p.std) for p in printed.PRINTED if p.table == number]
     name = tables.path_of(number)
-    assert section(name.stem) == laid_out(name.stem, markdown(read, name.name), WHOLE, name.name)[0]
+    assert section(name.stem) == laid_out(name.stem, markdown(read, name.name), beside=name.name)[0]
 
 
 @pytest.mark.skipif(3 not in SHIPPED, reason="docs/results/table3.csv has not been written yet")
