@@ -441,3 +441,15 @@ def test_what_cannot_be_asked_is_said(asked: dict[str, Any], told: str) -> None:
     with pytest.raises(cn.ColonnadeError) as caught:
         release.solve(**asked)
     assert str(caught.value) == told
+
+
+def test_more_rows_than_a_machine_holds_are_refused(run: Run, tmp_path: Path) -> None:
+    release, _ = rare()
+    told = "rows must be a whole number from 1 to 100,000,000, got rows="
+    for rows in (10**12, 0, 1.5, True):
+        with pytest.raises(cn.ColonnadeError) as caught:
+            release.synthesize(rows)  # type: ignore[arg-type]
+        assert str(caught.value) == f"{told}{rows!r}"
+    release.save(tmp_path / "release.json")
+    found = run("synthesize", tmp_path / "release.json", "--rows", 10**12, "--out", tmp_path / "rows.csv")
+    assert found.code and told in " ".join(found.err.split())

@@ -28,9 +28,9 @@ FAINTEST = 0.05
 STEPS = 30
 MATCHING = 30
 WORTH = 0.002
-"""Nats: a gain below this is none."""
+"""Nats: a cost below this is not told."""
 SURE, USUAL = 0.4, 0.1
-"""So many deviations an expected gain must be above that, when gains have a normal law of the second spread beforehand:
+"""So many deviations an expected gain must be above 0, when gains have a normal law of the second spread beforehand:
 where the error is much larger, it is the noise that makes an expected gain large."""
 NODES = np.polynomial.hermite_e.hermegauss(40)
 """Of a normal law: points and weights."""
@@ -167,7 +167,7 @@ def accepted(found: Found, outcome: FitOutcome) -> FittedModel:
     if evidence is None:
         return replace(model, outcome=replace(outcome, why=found.told))
     gain, error, why = evidence.gain, evidence.error, found.told
-    if not why and not gain - evidence.blur / evidence.unit > WORTH + SURE * error * hypot(1.0, error / USUAL):
+    if not why and not gain - evidence.blur / evidence.unit > SURE * error * hypot(1.0, error / USUAL):
         why = f"the release does not show that this model is better than {base}: {_expected(evidence)}"
     return replace(model, outcome=replace(outcome, why=why, gain=gain, error=error))
 

@@ -127,11 +127,11 @@ def equations(
     plausible = 0.0
     if not np.isfinite(estimate.std[at, at]):
         # The label's square was not released: its variance is at least what the features explain, and at most what its
-        # bounds allow. A fit takes the least, and is judged by that and what bounds leave that are WIDE deviations
-        # away: with the least one what few records have by chance would pass for what the features tell.
+        # bounds allow. A fit takes the least, and is judged by what it explains itself and what bounds leave that are
+        # WIDE deviations away: else what few records have by chance would pass for what the features tell.
         largest = mean * (1 - mean) if split else 1.0
         variance = min(largest, max(float(right @ ridge_weights(second[grid], right, 0.0)) / n, 0.0))
-        plausible = min(variance + largest / WIDE**2, largest) / n
+        plausible = largest / WIDE**2 / n
     right_noise = factor * right_std**2 / n**2
     # Denoising keeps sums in their range, so the noise that is left in them is bounded, too. A small variance of the
     # target bounds no noise: what it makes implausible is left to the prior.

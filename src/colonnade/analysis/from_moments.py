@@ -67,10 +67,10 @@ class Solved:
 def by_posterior(problem: Problem) -> Solved:
     """The noise posterior; with a penalty that was asked for the ridge fit of its equations."""
     system = possible(_equations(problem), _largest_variance(problem))
-    if problem.question.strength is not None:
-        return _penalised(system, problem.question.strength)
     fit = posterior(system)
     system = system.after(fit, problem.moments.n)
+    if problem.question.strength is not None:
+        return _penalised(system, problem.question.strength)
     fit = posterior(system)
     if problem.family.identity or len(problem.columns) > MOST_COLUMNS:
         raw = raw_gram(problem.moments, problem.estimate, problem.columns, problem.centred)
@@ -83,6 +83,7 @@ def by_posterior(problem: Problem) -> Solved:
 def by_raw(problem: Problem) -> Solved:
     """The stationary point of the noisy quadratic form, or the ridge fit that is asked for."""
     system = _equations(problem)
+    system = system.after(posterior(system), problem.moments.n)
     if problem.question.strength is not None:
         return _penalised(system, problem.question.strength)
 
@@ -98,6 +99,7 @@ def by_zhang(problem: Problem) -> Solved:
     if problem.question.strength is not None:
         raise StudyError(f"method zhang has a penalty of its own, got ridge={problem.question.strength:g}")
     system, own = _equations(problem), np.diag(problem.moments.std)[problem.columns]
+    system = system.after(posterior(system), problem.moments.n)
     ridge = 4.0 * float(np.max(own[np.isfinite(own)], initial=0.0)) / problem.moments.n
     weights = solve_usable(system.gram, system.right, lambda values: values > 0, ridge)
     return _unshrunk(system, weights, ridge, len(system.right))
@@ -281,7 +283,9 @@ def _linear_evidence(problem: Problem, solved: Solved) -> tuple[Prospect | None,
         # Without an intercept predictions start from the middle of the label's bounds.
         split = problem.layout.attributes[problem.target.attribute].kind is Encoding.SIMPLEX
         middle = float(estimate.margin[at]) / estimate.n - (0.5 if split else 0.0)
-    noise = float(np.sqrt(w**2 @ system.right_noise + system.sampling * (w @ system.sampled @ w)))
+    # Half of w'Cw is the cost, and noise on C is noise on that.
+    bent = 0.5 * float(w**2 @ system.gram_noise @ w**2)
+    noise = float(np.sqrt(w**2 @ system.right_noise + system.sampling * (w @ system.sampled @ w) + bent))
     unit = max(problem.moments.n * system.sampling, 1e-300)
     reached = solved.sound * (float(w @ system.right) - solved.followed)
     law, blur = quadratic(system.sampled), 0.5 * middle**2

@@ -91,7 +91,7 @@ class NoisyEquations:
     unsure: Floats | None = None
     """Standard deviations of the noise on levels' counts, per record."""
     plausible: float = 0.0
-    """What `sampling` may well be, where the target's variance was not released; 0 where it was."""
+    """What `sampling` may well be beside `explained`, where the target's variance was not released; 0 where it was."""
     explained: float = 0.0
     """What of `sampling` the features explain."""
 
@@ -103,7 +103,7 @@ class NoisyEquations:
     @property
     def judged(self) -> NoisyEquations:
         """The same by which a fit is judged."""
-        return replace(self, sampling=self.plausible, plausible=0.0) if self.guessed else self
+        return replace(self, sampling=self.plausible + self.explained, plausible=0.0) if self.guessed else self
 
     def after(self, fit: Fit, n: float) -> NoisyEquations:
         """The same, of which a fit to n records explains what it does."""

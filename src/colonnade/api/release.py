@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from colonnade.report.spending import Spending
     from colonnade.runs import FittedStudy
 
+MOST_DRAWN = 100_000_000
+"""Rows that one call draws: more fit into few machines."""
+
 
 def listed(texts: str | Sequence[str] | None) -> tuple[str, ...]:
     """One text or several as a tuple."""
@@ -263,8 +266,8 @@ class Release(Shown):
         """
         from colonnade.analysis.synthesis import draw_rows
 
-        if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
-            raise StudyError(f"rows must be a whole number from 1 up, got rows={rows!r}")
+        if isinstance(rows, bool) or not isinstance(rows, int) or not 1 <= rows <= MOST_DRAWN:
+            raise StudyError(f"rows must be a whole number from 1 to {MOST_DRAWN:,}, got rows={rows!r}")
         if anyway:
             warn_user("anyway is called force, here as elsewhere", FutureWarning)
         conditions, fit = self._tables.released.conditions(listed(given)), partial(self._fitted, seed, impossible)
