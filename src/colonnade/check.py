@@ -177,15 +177,15 @@ def _opened(
     """The source in a form that can be read, why it cannot be in the stated one, and the columns that it has."""
     ids, needed = source.ids.columns if source.ids is not None and matched else (), filed(read_columns(party, columns))
     wanted, why = {*needed, *ids}, ""
-    names, refusal = _header(source)
+    names, refusal = _header(party, source)
     if not wanted <= set(names):
         opening = replace(source, written=replace(source.written, **{key: getattr(seems, key) for key in OPENING}))
-        better, _ = _header(opening)
+        better, _ = _header(party, opening)
         if len(wanted & set(better)) > len(wanted & set(names)):
-            why = refusal.partition("; write ")[0] or "it has other columns"
-            names, refusal, source = better, "", opening
-    if refusal:
-        found.append(CheckItem(party, True, refusal))
+            why = "it has other columns" if refusal is None else refusal.what
+            names, refusal, source = better, None, opening
+    if refusal is not None:
+        found.append(CheckItem(party, True, refusal.told))
         return source, "", {}
     for name in (name for name in (*needed, *ids) if name not in names):
         by_case = {other.casefold().strip(): other for other in names}
@@ -200,12 +200,12 @@ def _opened(
     return source, why, {name: present[name] for name in columns if name in present}
 
 
-def _header(source: Source) -> tuple[list[str], str]:
+def _header(party: str, source: Source) -> tuple[list[str], ColonnadeError | None]:
     assert source.data is not None
     try:
-        return source.data.header(source.written), ""
+        return source.data.header(source.written), None
     except ColonnadeError as error:
-        return [], str(error)
+        return [], error.of(party)
 
 
 def _written(why: str, odd: Mapping[str, Unfit]) -> str:

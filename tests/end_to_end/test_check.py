@@ -179,3 +179,10 @@ def test_what_cannot_be_read_is_said(run: Run, tmp_path: Path) -> None:
     told = run("check", tmp_path / "study.toml").out
     assert "works  fault: there is no column 'hours' ['Hours'?]" in told and "there is no id column 'person'" in told
     assert f"bank   fault: there is no data file {tmp_path}/bank.csv" in told
+
+
+def test_what_to_write_names_the_party_s_own_section(run: Run, tmp_path: Path) -> None:
+    study = write(tmp_path)
+    (tmp_path / "a.csv").write_text("other;columns\n1;2\n")
+    out = run("check", study).out
+    assert "separate its fields by commas" in out and "[party.a.read]" in out and "NAME" not in out

@@ -182,12 +182,9 @@ def explain_errors(party: str, path: Path | str) -> Iterator[None]:
     try:
         yield
     except DataError as error:
-        if error.party:
-            raise
-        raise DataError(str(error).replace("[party.NAME.", f"[party.{party}.")).of(party) from None
+        raise error.of(error.party or party) from None
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
-        told = reason(error).replace("[party.NAME.", f"[party.{party}.")
-        raise DataError(f"{where} cannot be read: {told}").of(party) from None
+        raise DataError(f"{where} cannot be read: {reason(error)}").of(party) from None
 
 
 def reason(error: BaseException) -> str:
@@ -226,10 +223,8 @@ def scan(files: list[Path], *, typed: int | None = None, written: Written = PLAI
     names = found.collect_schema().names()
     if len(names) == 1 and (marks := [mark for mark in SEPARATORS if mark in names[0] and mark != written.separator]):
         told, key = NAMED[marks[0]], f"separator = {toml_value(marks[0])}"
-        raise DataError(
-            f"{files[0].name} must separate its fields by {NAMED[written.separator]}, and its header has {told} "
-            f"instead; write {key} into [party.NAME.read]"
-        )
+        needs = f"{files[0].name} must separate its fields by {NAMED[written.separator]}"
+        raise DataError(f"{needs}, and its header has {told} instead").advise(f"write {key} into [party.NAME.read]")
     for name in names:
         if f"{name}_duplicated_0" in names:
             raise DataError(f"{files[0].name} must have columns of different names, and has two called {name!r}")

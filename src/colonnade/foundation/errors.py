@@ -43,17 +43,31 @@ class ColonnadeError(Exception):
     party: str = ""
     """Whose records it is about, where it is about one party's: the text then begins with it."""
 
+    advice: str = ""
+    """What the party may write, at the end of the sentence."""
+
     def __str__(self) -> str:
         return f"party {self.party}: {self.told}" if self.party else self.told
 
     @property
-    def told(self) -> str:
-        """The sentence without the party."""
+    def what(self) -> str:
+        """The sentence without the party and without advice."""
         return super().__str__()
+
+    @property
+    def told(self) -> str:
+        """The sentence without the party, whose section it names as [party.NAME."""
+        text = f"{self.what}; {self.advice}" if self.advice else self.what
+        return text.replace("[party.NAME.", f"[party.{self.party}.") if self.party else text
 
     def of(self, party: str) -> Self:
         """The same refusal, of this party's records."""
         self.party = party
+        return self
+
+    def advise(self, advice: str) -> Self:
+        """The same refusal, with what may be written."""
+        self.advice = advice
         return self
 
     def at(self, *path: str | int) -> Self:
