@@ -40,7 +40,7 @@ SHOWN = {
     "Model": ("ModelSummary", "ModelEvaluation"),
 }
 """What methods give, beside the object that has them."""
-HOMES = ("plan", "views", "model", "evaluation", "release")
+HOMES = ("plan", "views", "model", "release")
 OLD = "The old spelling"
 COLUMNS = ("Numeric", "Categorical", "Binary", "Boolean", "Date", "Schema")
 ESTIMATORS = ("VerticalLinearRegression", "VerticalLogisticRegression", "VerticalPoissonRegressor")

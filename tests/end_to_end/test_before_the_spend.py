@@ -14,7 +14,7 @@ from colonnade.analysis.released import Released
 from colonnade.analysis.synthesis import expected_distance, foretold
 from colonnade.analysis.tables import Tables
 from colonnade.mechanism.table_error import TableForecast
-from colonnade.report.purposes import forecast_purposes
+from colonnade.report.choices import forecast_purposes
 from colonnade.studio.explorer import Explorer
 from tests.helpers.cli_study import Run, runner
 

@@ -12,10 +12,9 @@ import pytest
 
 from colonnade.report.curve import accuracy_of
 from colonnade.report.text import epsilon_text
-from colonnade.studio.comparison import KEPT as KEPT_PLAN
-from colonnade.studio.comparison import PRESENT, choices, compared
 from colonnade.studio.form import field_of
-from colonnade.studio.panel import panel_context
+from colonnade.studio.panel import KEPT as KEPT_PLAN
+from colonnade.studio.panel import PRESENT, choices, compared, panel_context
 from colonnade.studio.started import Run as StudioRun
 from colonnade.studio.workspace import Workspace
 from tests.helpers.browser import browser, keep, new_page, violations

@@ -19,8 +19,7 @@ from colonnade.mechanism.release import ReleaseRecord, read_release, write_relea
 from colonnade.model import prediction_of, publish, read_model, score_files, write_model
 from colonnade.planning.leakage import chain_exposures, value_bits
 from colonnade.planning.session_plan import plan_session
-from colonnade.report.choices import Options
-from colonnade.report.purposes import forecast_purposes
+from colonnade.report.choices import Options, forecast_purposes
 from colonnade.runs import RunOptions, fit
 from colonnade.study import StudySpec, read_study, study_from
 from tests.helpers.wires import run

@@ -14,8 +14,7 @@ from colonnade.foundation.errors import StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.objective import Task, monomial
 from colonnade.mechanism.release import read_release, write_release
-from colonnade.report.choices import Options
-from colonnade.report.purposes import forecast_purposes
+from colonnade.report.choices import Options, forecast_purposes
 from colonnade.runs import RunOptions, fit
 from colonnade.study import StudySpec, read_study, study_from
 

@@ -7,7 +7,10 @@ import sqlite3
 import subprocess
 import sys
 import warnings
+from collections import Counter
+from collections.abc import Callable
 from datetime import date, timedelta
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -423,6 +426,28 @@ def test_coefficients_in_the_units_of_the_data(release: cn.Release) -> None:
     found = {row["feature"]: row for row in summary.intervals.to_dicts()}
     assert found["hours"]["low"] < truth[1] < found["hours"]["high"]
     assert summary.frame["feature"].to_list() == ["hours", "owner=true"]
+
+
+def test_a_release_is_solved_and_denoised_once(
+    release: cn.Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts: Counter[str] = Counter()
+
+    def count(name: str, of: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(*args: Any, **named: Any) -> Any:
+            counts[name] += 1
+            return of(*args, **named)
+
+        return counted
+
+    for module, name in (("denoise", "_project"), ("request", "fit")):
+        found = getattr(import_module(f"colonnade.analysis.{module}"), name)
+        monkeypatch.setattr(f"colonnade.analysis.{module}.{name}", count(name, found))
+    release.save(tmp_path / "release.json")
+    fresh = cn.Release.read(tmp_path / "release.json")
+    fresh.report(tmp_path / "page.html")
+    told = fresh.summary().answer.facts()
+    assert told["params"] and fresh.tables().to_dict()["margins"] and counts == {"_project": 1, "fit": 1}
 
 
 def test_odds_ratios_and_their_intervals(release: cn.Release) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from colonnade.report.cost import Cost
     from colonnade.report.results import Answer
     from colonnade.report.spending import Spending
+    from colonnade.runs import FittedStudy
     from colonnade.study import StudySpec
 
 NOBODY = bytes(32)
@@ -227,3 +228,22 @@ def choices_of(changes: Mapping[str, Any]) -> dict[str, list[Any]]:
                 raise StudyError(f"{name} must be a list of values to compare, got {shown(own)}")
             out[name] = [f"{v[0]}..{v[1]}" if isinstance(v, tuple) and len(v) == 2 else v for v in own]
     return out
+
+
+class ModelEvaluation(Framed):
+    """What an evaluation found: what `Study.evaluate` gives.
+
+    Attributes
+    ----------
+    n : int
+        The number of records.
+    frame : polars.DataFrame
+        One line for each measure: its value, a 95% interval about these very records, and the trivial answer's. What
+        is not estimable is null.
+    ran : colonnade.runs.FittedStudy
+        The session, with what each party's data has spent.
+    """
+
+    def __init__(self, answer: Answer, n: int, ran: FittedStudy) -> None:
+        super().__init__(answer)
+        self.n, self.ran = n, ran

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from colonnade.api.display import PathLike, Shown, warn_of, warn_user
 from colonnade.api.party import Party
-from colonnade.api.plan import ExpectedRange, Plan, StudyRehearsal, choices_of
+from colonnade.api.plan import ExpectedRange, ModelEvaluation, Plan, StudyRehearsal, choices_of
 from colonnade.data.sources import FrameSource, Source
 from colonnade.foundation.errors import StudyError
 from colonnade.foundation.files import places, release_place
@@ -23,7 +23,6 @@ from colonnade.report.text import delta_text
 from colonnade.study import StudySpec, read_study, study_from
 
 if TYPE_CHECKING:
-    from colonnade.api.evaluation import ModelEvaluation
     from colonnade.api.model import Model
     from colonnade.api.release import Release
     from colonnade.check import Checked
@@ -389,7 +388,6 @@ class Study(Shown):
 
     def measure(self, asked: Evaluation, options: RunOptions, watch: Observer) -> ModelEvaluation:
         """Run what `evaluation` asks, and spend its epsilon."""
-        from colonnade.api.evaluation import ModelEvaluation
         from colonnade.report.answers.measured import measured
         from colonnade.runs import evaluate
 

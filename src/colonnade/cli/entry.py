@@ -18,7 +18,6 @@ import typer
 
 from colonnade.cli.audit import app as audit_app
 from colonnade.cli.certificates import app as cert_app
-from colonnade.cli.check import check
 from colonnade.cli.demo import demo
 from colonnade.cli.deployment import add_deployment
 from colonnade.cli.evaluate import evaluate
@@ -29,7 +28,7 @@ from colonnade.cli.options import HELP
 from colonnade.cli.predict import predict
 from colonnade.cli.queue import app as queue_app
 from colonnade.cli.releases import components, report, solve, synthesize, tables
-from colonnade.cli.studies import fit, plan, rehearse, schema
+from colonnade.cli.studies import check, fit, plan, rehearse, schema
 from colonnade.cli.studio import studio
 from colonnade.foundation.errors import ColonnadeError, MistakesError
 

@@ -20,9 +20,10 @@ from colonnade.cli.options import (
     argument,
     flag,
     option,
+    path_argument,
     path_option,
 )
-from colonnade.cli.screen import answer_of, show, stderr, stoppable, tell_evidence, tell_own
+from colonnade.cli.screen import answer_of, print_json, show, stderr, stdout, stoppable, tell_evidence, tell_own
 from colonnade.foundation.errors import DataError, StudyError
 
 if TYPE_CHECKING:
@@ -247,3 +248,25 @@ def schema(
     from colonnade.data.sources import source_at
 
     typer.echo(draft_columns(source_at(data, query, party), party, public_data), nl=False)
+
+
+def check(
+    study: Annotated[Path, path_argument("STUDY", "Study file, or the folder of a party's site.")],
+    strict: Strict = False,
+    json: Json = False,
+) -> None:
+    """List all that would refuse a run in one process, or spoil its result: nothing is spent. Exit 1 if one would be.
+
+    It reads every party's records, and says what its owner may write; at a site it looks at the site's own part.
+    """
+    from colonnade.api.study import Study
+    from colonnade.check import check_site
+    from colonnade.sites.site import PARTY, read_site
+
+    found = check_site(read_site(study, PARTY)) if study.is_dir() else Study.read(study).check(strict)
+    if json:
+        print_json(found.to())
+    else:
+        stdout().print(*found.lines, sep="\n", soft_wrap=True)
+    if found.refused:
+        raise typer.Exit(1)

@@ -26,10 +26,18 @@ from colonnade.planning.query import ASKED
 from colonnade.report.html import TEMPLATES, environment, page_footer, style
 from colonnade.report.spending import booked_spending
 from colonnade.report.text import flaws_of
-from colonnade.studio.comparison import KEPT, PRESENT, choices, compared
 from colonnade.studio.explorer import MOST_ROWS, SHOWN_ROWS, Explorer
 from colonnade.studio.form import Content, from_fields, to_form, to_toml
-from colonnade.studio.panel import curve_context, panel_context, planned, with_present_split
+from colonnade.studio.panel import (
+    KEPT,
+    PRESENT,
+    choices,
+    compared,
+    curve_context,
+    panel_context,
+    planned,
+    with_present_split,
+)
 from colonnade.studio.request_check import content_policy
 from colonnade.studio.started import Run, without_ledger
 from colonnade.studio.workspace import DATA, Workspace, edit_study

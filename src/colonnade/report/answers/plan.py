@@ -54,8 +54,7 @@ def planned(
 ) -> Answer:
     """All of a plan; `alone` is False where a run follows, which says for itself what it took."""
     from colonnade.mechanism.cuts import describe_binning
-    from colonnade.report.choices import Options
-    from colonnade.report.purposes import forecast_purposes, purposes_of
+    from colonnade.report.choices import Options, forecast_purposes, purposes_of
 
     plan, label = session.describe(), session.agreement.label
     options, purposes = Options(session), cache(lambda: forecast_purposes(session))
