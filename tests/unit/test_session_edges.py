@@ -49,6 +49,7 @@ from colonnade.planning.session_plan import plan_session
 from tests.helpers.adversary import layout_from, signed_layout
 from tests.helpers.sessions import agreement_of
 
+PRODUCT = Block(("A", "B"), Role.FEATURE, np.array([[1, 2]]), np.ones(1))
 SIGNED, LABEL = (Encoding.SIGNED, 1, Role.FEATURE), (Encoding.SIGNED, 1, Role.LABEL)
 
 
@@ -263,3 +264,12 @@ def test_noise_that_is_not_there_is_said_to_be_large() -> None:
     asked: list[ProductNeeds] = []
     fit_sizes(plan, 100, lambda needs: asked.append(needs) or ProductSizes())  # type: ignore[func-returns-value]
     assert [(needs.noise_std, needs.noise_reach) for needs in asked] == [(2.0**40, 0)]
+
+
+def test_noise_below_a_unit_reaches_one() -> None:
+    """And a tenth more of it in the final plan: 2 whole ones."""
+    plan = plan_top_down(signed_layout([1, 1], label=0), (PRODUCT,), 1.0, Terms(Task.LINEAR))
+    plan = replace(plan, blocks=(replace(plan.blocks[0], scale=Fraction(1, 10**10)),))
+    asked: list[ProductNeeds] = []
+    fit_sizes(plan, 100, lambda needs: asked.append(needs) or ProductSizes())  # type: ignore[func-returns-value]
+    assert [needs.noise_reach for needs in asked] == [2]
