@@ -56,7 +56,7 @@ def ways(block: int, dimension: int, modulus_bits: int, secret: float, error: fl
 
 @pytest.mark.parametrize(
     ("dimension", "modulus_bits", "secret", "error"),
-    [(2048, 40, 1.0, 3.24), (2048, 51, 0.7, 2.3), (600, 20, 1.0, 3.0), (300, 12, 2.0, 1.5)],
+    [(2048, 40, 1.0, 3.24), (2048, 51, 0.7, 2.3), (600, 20, 1.0, 3.0), (300, 12, 2.0, 1.5), (100, 8, 1.0, 2.0)],
 )
 def test_bits_of_a_key_by_trying_every_block_size(
     dimension: int, modulus_bits: int, secret: float, error: float
