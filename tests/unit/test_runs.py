@@ -8,7 +8,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from colonnade import runs
+import colonnade as cn
+from colonnade import runs, simulation
 from colonnade.analysis.solve import solve
 from colonnade.consent.entries import DataSet
 from colonnade.consent.ledger import Ledger
@@ -134,3 +135,16 @@ def test_options_serve_twice_and_noise_does_not(tmp_path: Path) -> None:
     study, options = write_study(tmp_path, session=3.0), runs.RunOptions()
     first, second = (runs.fit(study, options).release for _ in range(2))
     assert not np.array_equal(first.blocks[0].values, second.blocks[0].values)
+
+
+def test_data_of_a_party_without_a_part_of_the_score_is_refused(tmp_path: Path) -> None:
+    draw = np.random.default_rng(1)
+    parties = {}
+    for name, column in (("a", "y"), ("b", "u"), ("c", "v")):
+        path = tmp_path / f"{name}.csv"
+        pl.DataFrame({column: draw.uniform(0, 1, 60)}).write_csv(path)
+        parties[name] = cn.Party(path, {column: cn.Numeric(0, 1)})
+    study = cn.Study("y", parties, epsilon=50.0)
+    model = simulation.fit(study, 1, progress=False).solve(features=["u"])
+    with pytest.raises(StudyError, match="whose columns are scored, a, b, got 'c'"):
+        study.predict(model, "a", data={"c": tmp_path / "c.csv"}, progress=False)
