@@ -11,7 +11,7 @@ import pytest
 from audit import precision, reconstruction
 from audit.studies import MECHANISMS, Mechanism, lean
 from audit.survey import grids
-from colonnade.audit.bounds import limits, lower_bound, proved
+from colonnade.audit.bounds import limits, lower_bound
 from colonnade.audit.findings import Finding, Stage, attacks, scopes_of
 from colonnade.audit.likelihood import Ratio, bare_noise
 from colonnade.audit.pairs import exact_vector
@@ -32,15 +32,6 @@ def test_limits_are_clopper_and_pearsons() -> None:
     # Two-sided 95% limits of 5 in 10, as tabulated: 0.187 and 0.813.
     assert np.allclose(low, [0.0, 0.1871, 0.6915], atol=1e-4)
     assert np.allclose(high, [0.3085, 0.8129, 1.0], atol=1e-4)
-
-
-def test_both_limits_of_a_bound_share_its_error() -> None:
-    """An event that happened in all of 100 runs, and in none of 100 others, at confidence 0.999.
-
-    Each limit errs once in 2,000: 0.0005^(1/100) = 0.92681 is the lower, 1 - 0.92681 the upper, and ln of their ratio
-    2.53866. With the whole error for each it would be 2.638, and a right claim be called false twice in a thousand.
-    """
-    assert proved(np.array(100), np.array(0), 100, 100, 0.0, 0.999) == pytest.approx(2.53866, abs=1e-5)
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0])
