@@ -148,6 +148,11 @@ def test_what_an_agent_lacks_is_named(runner: Run, sites: Path, socket_path: Pat
     comment = in_memory(socket_path, tmp_path)
     with pytest.raises(PolicyError, match="must hold one Ed25519 or P-256 key 'other', got 0; it holds 'colonnade'"):
         find_key(Agent(str(socket_path)), "other")
+    in_memory(socket_path, tmp_path)
+    with pytest.raises(PolicyError, match="got 2; it holds 'colonnade', 'colonnade'"):
+        find_key(Agent(str(socket_path)), comment)
+    add(socket_path, "-D")
+    in_memory(socket_path, tmp_path)
     certify(runner, sites, comment)
     signer = CertificateSigner(sites / "bank", "bank", str(socket_path))
     add(socket_path, "-D")

@@ -86,6 +86,7 @@ def test_every_organisation_gets_its_folder(ours: Path) -> None:
         assert {"README.md", "study.toml", "site.toml", "start.sh", "startup", "local"} <= files
         assert ("policy.toml" in files) == (name in PARTIES)
         assert os.access(ours / name / "start.sh", os.X_OK)
+        assert stat.S_IMODE((ours / name).stat().st_mode) == 0o700
         for key in (ours / name / "startup").glob("*.key"):
             assert stat.S_IMODE(key.stat().st_mode) == 0o600
     assert stat.S_IMODE((ours / "authority").stat().st_mode) == 0o700

@@ -275,7 +275,7 @@ def test_the_servers_book_says_when(tmp_path: Path) -> None:
 
 
 def test_an_address_is_on_loopback_unless_a_host_is_named() -> None:
-    assert parse_address("9100") == (LOOPBACK, 9100)
+    assert parse_address("9100") == ("127.0.0.1", 9100)
     assert parse_address("10.0.0.4:9100") == ("10.0.0.4", 9100)
     for wrong in ("", "host", "host:99999", "0"):
         with pytest.raises(StudyError, match=r"metrics in site\.toml, or COLONNADE_METRICS, must be"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from dataclasses import replace
@@ -14,7 +15,7 @@ pytest.importorskip("nvflare", reason="the extra flare is not installed")
 
 from colonnade.analysis.model import FittedModel
 from colonnade.cli.deployment import run
-from colonnade.consent.guard import PolicyGuard
+from colonnade.consent.guard import ConsentGuard, PolicyGuard
 from colonnade.data.sources import FileSource
 from colonnade.flare.certificates import Address
 from colonnade.flare.coordinator import Job, write_job
@@ -115,6 +116,18 @@ def test_records_are_the_studys_or_others(sites: Path, deployed: Path, tmp_path:
     assert asked.source.data == FileSource(sites / "bank" / "new.csv", "bank data") and asked.source.id == "who"
     table = asked.table()
     assert table.rows == 2 and table.ids is not None and list(table.ids) == ["p1", "p2"]
+
+
+def test_other_records_are_booked_by_their_own_content(sites: Path, deployed: Path) -> None:
+    """What aligned sessions did to some ids is no matter of others: the ledger must not take them for the study's."""
+    (sites / "bank" / "new.csv").write_text("who,savings\np1,10\np2,20\n")
+    guard, _ = read_site(sites / "bank").guard()
+    assert isinstance(guard, ConsentGuard)
+    asked = ask(sites / "bank", 'data = "new.csv"', 'id = "who"')
+    booked = asked.prepare(guard)
+    assert isinstance(booked, ConsentGuard)
+    for found, path in ((guard, deployed / "bank.csv"), (booked, sites / "bank" / "new.csv")):
+        assert found.data.digest == hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from benchmarks.columns import resident
 from colonnade.audit.quoted import is_signed
 from colonnade.audit.session import AuditOutcome, SessionAudit, audit_session, replay
 from colonnade.audit.verdict import (
+    _signed,
     note_audit,
     public_key,
     read_start,
@@ -506,6 +507,10 @@ def test_a_verdict_is_signed_and_audits_add_up(tmp_path: Path) -> None:
         read_verdict(b"[]")
     with pytest.raises(SiteError, match="agreed on other auditors"):
         sign_finding(write_finding(found, agreed, start), stranger)
+    # Whoever writes the verdict without this program can sign anything, and not in an agreed auditor's name.
+    forged = {**json.loads(write_finding(found, agreed, start)), "format": verdict["format"]}
+    with pytest.raises(SignatureError, match="signed by none of the auditors"):
+        read_verdict(_signed(forged, stranger))
     # Starts by agreed auditors count, whoever shows them, and nothing else does.
     bank = note_audit(note_audit(kept["bank"], verdict), start)
     assert len(bank.of("start")) == 1
