@@ -152,5 +152,5 @@ def test_policies_and_ledgers_of_the_studio_lie_in_its_folder(tmp_path: Path, ke
     named = {"policy": "p.toml", "ledger": "l.sqlite"} | {key: "../elsewhere"}
     lines = "".join(f'{name} = "{path}"\n' for name, path in named.items())
     content = tomllib.loads(STUDY.replace('data = "bank.csv"\n', f'data = "bank.csv"\n{lines}'))
-    with pytest.raises(StudyError, match="of its own folder only, .* got 'elsewhere'"):
+    with pytest.raises(StudyError, match=r"of its own folder only, .* got 'elsewhere'"):
         Workspace(tmp_path, content).guarded_study()

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import gammaln
 
+from colonnade.crypto.alignment.code import byte_sums
 from colonnade.crypto.lattice.parameters import chain_gain
 from colonnade.crypto.lattice.security import _reduction_bits, key_bits
 
@@ -64,3 +65,10 @@ def test_bits_of_a_key_by_trying_every_block_size(
     best = min(ways(block, dimension, modulus_bits, secret, error) for block in range(40, 800))
     margin = max(5.3 - 4.3 * secret, 1.0)
     assert key_bits(dimension, modulus_bits, secret, error) == pytest.approx(max(best - margin, 0.0), rel=1e-9)
+
+
+def test_bits_beyond_a_message_stand_for_nothing() -> None:
+    """The last of 11 bytes has 5 bits of 85."""
+    last = byte_sums()[-1]
+    assert all((last[byte] == last[byte % 32]).all() for byte in range(256))
+    assert len({tuple(row) for row in last.tolist()}) == 32

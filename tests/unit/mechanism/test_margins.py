@@ -428,6 +428,14 @@ def test_steps_of_tables_of_levels() -> None:
     assert layout.find("a1", column=True) == (1, None) and layout.find("a1_1") == (1, 1)
 
 
+def test_a_level_times_a_square_moves_by_both() -> None:
+    """From 0 to 1 in one cell and from 1 to 0 in another: 2 in L1, sqrt(2) in L2."""
+    layout = layout_from([("A", Encoding.SIMPLEX, 3, Role.FEATURE), ("A", *SIGNED), ("A", *LABEL)])
+    block = Block(("A",), Role.FEATURE, np.array([[1, 4, 4], [2, 4, 4], [3, 4, 4]]), np.ones(3))
+    for law, known in ((Distribution.LAPLACE, 2.0), (Distribution.GAUSSIAN, sqrt(2))):
+        assert monomial_sensitivity(layout, [(block, 1.0)], law) == pytest.approx(known, rel=1e-6)
+
+
 def test_small_weights_move_little() -> None:
     """Of levels 1 to 3 the first is summed at a tenth, and so is a number by itself."""
     layout = layout_from([("A", Encoding.SIMPLEX, 3, Role.FEATURE), ("A", *SIGNED), ("A", *LABEL)])
