@@ -89,21 +89,6 @@ class NoisyCovariance:
         swing.flat[:: len(v) + 1] += others - inside + self.simplex * v
         return swing
 
-    def part(self, index: Sequence[int]) -> NoisyCovariance:
-        """The same for some of the columns."""
-        at, grid = list(index), np.ix_(index, index)
-        return NoisyCovariance(
-            self.matrix[grid],
-            self.means[at],
-            self.member[at],
-            self.simplex[at],
-            self.overlap[grid],
-            self.table,
-            self.square[at],
-            self.margin[grid],
-            self.offset[at],
-        )
-
 
 def noisy_covariance(moments: Moments, raw: Estimate, columns: Sequence[Contrast]) -> NoisyCovariance:
     """The covariance of some columns by `complete`; `noise` needs those of one attribute to have no level in common."""

@@ -18,7 +18,7 @@ from colonnade.analysis.mediators import FITTING_STEPS
 from colonnade.analysis.tables import NEARLY_ALL, Tables, margin_variance, reach_of, unshrunk_table
 from colonnade.foundation.randomness import Randomness
 from colonnade.mechanism.moments import Floats
-from colonnade.numerics.fitting import fit_margins, onto_simplex
+from colonnade.numerics.fitting import fit_margins, interaction, onto_simplex
 
 DRAWS = 399
 """Tables drawn under independence: the smallest p-value is 1/400."""
@@ -182,9 +182,7 @@ class _Case:
             margin = self.shares[k] * table.sum(axis=axis) + (1 - self.shares[k]) * other
             margins.append(margin + (self.n - margin.sum(axis=1, keepdims=True)) / size)
         down, across = margins
-        inner = table - table.mean(axis=2, keepdims=True) - table.mean(axis=1, keepdims=True)
-        inner += table.mean(axis=(1, 2), keepdims=True)
-        whole = inner + down[:, :, None] / C + across[:, None, :] / R - self.n / (R * C)
+        whole = interaction(table) + down[:, :, None] / C + across[:, None, :] / R - self.n / (R * C)
         return whole, down, across
 
     def statistic(self, table: Floats, down: Floats, across: Floats) -> Floats:
@@ -217,8 +215,7 @@ def _informations(tables: Tables, i: int, j: int, randomness: Randomness, draws:
     rows, columns = layout.span(i), layout.span(j)
     spread = tables.estimate.std[rows, columns]
     R, C = spread.shape
-    drawn = spread * normal(randomness, draws, R, C)
-    drawn -= drawn.mean(axis=2, keepdims=True) + drawn.mean(axis=1, keepdims=True) - drawn.mean((1, 2), keepdims=True)
+    drawn = interaction(spread * normal(randomness, draws, R, C))
     plausible = fit_margins(value[rows, columns] + drawn, value[0, rows], value[0, columns], HIDDEN_STEPS)
     return np.array([mutual_information(table) for table in plausible])
 
@@ -234,8 +231,7 @@ def _strength_interval(case: _Case, count: Floats, randomness: Randomness, draws
     if float(np.abs(direction).sum()) < 1e-3 * case.n:
         direction = case.seen - base
     scale = np.maximum(base, 0.0) + case.std**2
-    free = case.std * noise(randomness, case.shape, draws, *base.shape)
-    free -= free.mean(axis=2, keepdims=True) + free.mean(axis=1, keepdims=True) - free.mean((1, 2), keepdims=True)
+    free = interaction(case.std * noise(randomness, case.shape, draws, *base.shape))
     squares = float((direction**2 / scale).sum())
     mixed = (direction * free / scale).sum(axis=(1, 2))
     drawn = STRENGTHS[:, None] ** 2 * squares + 2 * STRENGTHS[:, None] * mixed + (free**2 / scale).sum(axis=(1, 2))

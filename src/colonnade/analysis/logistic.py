@@ -117,7 +117,7 @@ def log_odds(equations: NoisyEquations, start: Fit, share: float, records: Float
     law = _Law(records, weights, share, equations.gram)
     if not start.weights.any():
         return LogOdds(float(logit(share)), start, law.evidence(start.weights, 0.0, 0.0))
-    scale = _scale(equations, start, share)
+    scale = _steepness(share, float(start.weights @ equations.gram @ start.weights), LARGEST_SHARE)
     (prior,) = prior_shapes(equations.possible_gram, equations.groups, equations.ordered, SHAPES)
     root = symmetric_root(equations.scaled(prior, start.scales)) * (start.spread * scale)
     u: Floats = np.linalg.lstsq(root, start.weights * scale, rcond=NEGLIGIBLE)[0].astype(np.float64)
@@ -200,11 +200,10 @@ def _believed(right: Floats, law: _Law, noise: Floats, root: Floats, u: Floats) 
     return max(low / float(np.sqrt(1.0 + np.pi / 8.0 * (left * law.sample).sum())), FAINTEST), followed
 
 
-def _scale(equations: NoisyEquations, fit: Fit, share: float) -> float:
+def _steepness(share: float, explained: float, most: float) -> float:
     """From weights of a linear fit to log-odds: w_discriminant = w_least_squares / (spread (1 - R^2))."""
     spread = share * (1.0 - share)
-    explained = float(fit.weights @ equations.gram @ fit.weights) / spread
-    return 1.0 / (spread * (1.0 - float(np.clip(explained, 0.0, LARGEST_SHARE))))
+    return 1.0 / (spread * (1.0 - float(np.clip(explained / spread, 0.0, most))))
 
 
 def _moved(records: Floats, weights: Floats, gram: Floats) -> tuple[Floats, Floats]:
@@ -239,12 +238,8 @@ def discriminant(equations: NoisyEquations, fit: Fit, share: float, followed: fl
     `followed` is what of w'c is expected to be noise. Where the log-odds are `shrunk`, they keep that part of
     themselves which is expected to be best: w'c alone would make them as steep as if all of it were signal.
     """
-    spread = share * (1.0 - share)
-    # w_discriminant = w_least_squares / (spread (1 - R^2)).
-    explained = float(np.clip(fit.weights @ equations.right / spread, 0.0, CERTAIN))
-    odds = fit.weights / (spread * (1.0 - explained))
-    middle = (0.5 - share) / spread * equations.right
-    scale = 1.0 / (spread * (1.0 - explained))
+    scale = _steepness(share, float(fit.weights @ equations.right), CERTAIN)
+    odds, middle = scale * fit.weights, (0.5 - share) / (share * (1.0 - share)) * equations.right
     noise = np.sqrt(odds**2 @ equations.right_noise + equations.sampling * (odds @ equations.sampled @ odds))
     reached = float(odds @ equations.right) - scale * followed
     law = along(odds, equations.gram)

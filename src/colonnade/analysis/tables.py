@@ -19,7 +19,7 @@ from colonnade.analysis.released import Released
 from colonnade.foundation.errors import ReleaseError
 from colonnade.foundation.names import Name
 from colonnade.mechanism.moments import Floats
-from colonnade.numerics.fitting import fit_margins
+from colonnade.numerics.fitting import fit_margins, interaction
 
 NEARLY_ALL = 0.9
 """An interval of this share of all that there can be says nothing."""
@@ -230,8 +230,7 @@ def unshrunk_table(tables: Tables, i: int, j: int) -> tuple[Floats, Floats, floa
     table = released.moments.value[rows, columns]
     down, across = tables.estimate.value[0, rows], tables.estimate.value[0, columns]
     R, C = table.shape
-    inner = table - table.mean(axis=1, keepdims=True) - table.mean(axis=0) + table.mean()
-    value = inner + down[:, None] / C + across / R - n / (R * C)
+    value = interaction(table) + down[:, None] / C + across / R - n / (R * C)
     variance = released.moments.std[rows, columns] ** 2
     own = float(variance.mean())
     first, second = margin_variance(tables, i)[:, None], margin_variance(tables, j)

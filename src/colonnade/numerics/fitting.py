@@ -37,6 +37,12 @@ def fit_margins(tables: Floats, down: Floats, across: Floats, steps: int, possib
     return fitted
 
 
+def interaction(tables: Floats) -> Floats:
+    """What tables, of the last two axes, have beyond their margins."""
+    inner: Floats = tables - tables.mean(axis=-1, keepdims=True) - tables.mean(axis=-2, keepdims=True)
+    return inner + tables.mean(axis=(-2, -1), keepdims=True)
+
+
 def rake(weights: Floats, cells: Places, table: Floats, power: float = 1.0, small: float = 0.0) -> Floats:
     """Weights of records scaled so that their cells have a table's counts; `power` below 1 goes a part of the way.
 

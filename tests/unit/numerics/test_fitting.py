@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq, minimize
 
-from colonnade.numerics.fitting import bisect, fit_margins, onto_simplex, rake, resample
+from colonnade.numerics.fitting import bisect, fit_margins, interaction, onto_simplex, rake, resample
 
 
 @pytest.mark.parametrize("total", [1.0, 7.5])
@@ -72,3 +72,10 @@ def test_halving_finds_the_root() -> None:
     low, high = bisect(lambda x: x**3 - 2 * x < 5, 0.0, 10.0, 50)
     assert low <= brentq(lambda x: x**3 - 2 * x - 5, 0, 10) + 1e-12 and high - low == pytest.approx(0.0, abs=1e-13)
     assert bisect(lambda x: True, 0.0, 1.0, 3) == (0.875, 1.0)
+
+
+def test_an_interaction_has_no_margins() -> None:
+    """By hand: of a table of counts 1 2 | 3 8 the four cells lie 1 above or below what margins alone would give."""
+    found = interaction(np.array([[1.0, 2.0], [3.0, 8.0]]))
+    assert np.allclose(found, [[1.0, -1.0], [-1.0, 1.0]])
+    assert np.allclose(interaction(np.stack([np.eye(3), np.ones((3, 3))]))[1], 0.0)

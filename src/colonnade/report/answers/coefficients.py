@@ -250,7 +250,9 @@ def quality_text(model: FittedModel) -> str:
     """How a model was made, and its R² where that is known."""
     parts = [f"method {model.method}", f"{model.freedom:.3g} effective parameters"]
     if model.ridge == model.ridge and model.ridge not in (float("inf"), 0.0):
-        parts.append(f"ridge {model.ridge:.3g} per record")
+        own = model.method != "default" or (model.outcome is not None and "ridge" in model.outcome.asked)
+        told = "ridge {:.3g} per record" if own else "shrunk about as by a ridge of {:.3g} per record"
+        parts.append(told.format(model.ridge))
     if model.r_squared_interval is not None:
         low, high = model.r_squared_interval
         parts.append(f"R² on the records {model.r_squared:.3f}, 95% interval {low:.3f} to {high:.3f}")
