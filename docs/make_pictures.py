@@ -162,7 +162,9 @@ def shoot_report(browser: Any, folder: Path) -> None:
     to_png = ["pdftoppm", "-r", "90", "-f", "1", "-l", "1", "-singlefile", "-png", "report.pdf", "sheet"]
     subprocess.run(to_png, cwd=folder, check=True)
     shutil.copy(folder / "sheet.png", PICTURES / "report-sheet.png")
-    page.screenshot(path=str(PICTURES / "report-verdict.png"), clip={"x": 0, "y": 0, "width": 1000, "height": 760})
+    box = page.locator(".verdict").first.bounding_box()
+    clip = {"x": 0, "y": 0, "width": 1000, "height": box["y"] + box["height"] + 20}
+    page.screenshot(path=str(PICTURES / "report-verdict.png"), clip=clip)
     top = page.locator("#model").bounding_box()["y"] - 10
     clip = {"x": 0, "y": top, "width": 1000, "height": 1500}
     page.screenshot(path=str(PICTURES / "report-model.png"), full_page=True, clip=clip)
@@ -220,7 +222,7 @@ def shoot_studio(browser: Any, address: str) -> None:
     wide.screenshot(path=str(PICTURES / "studio-run.png"), clip={"x": 0, "y": 0, "width": 1280, "height": 520})
     wide.click("button.next")
     wide.wait_for_selector("button.spend")
-    wide.screenshot(path=str(PICTURES / "studio-question.png"), clip={"x": 0, "y": 0, "width": 1280, "height": 480})
+    wide.screenshot(path=str(PICTURES / "studio-question.png"), clip={"x": 0, "y": 0, "width": 1280, "height": 560})
     shoot("studio-releases", "releases", "table", 420)
     shoot("studio-model", "releases/release-2.json", "#whatif", 1300)
     shoot("studio-tables", "releases/release-2.json/tables?a=marital_status&b=income", "svg")
