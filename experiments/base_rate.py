@@ -353,16 +353,22 @@ def markdown(found: Sequence[Judged], told: Mapping[str, Any], asked: str) -> st
         "# Models beside the base rate and beside scikit-learn",
         "",
         f"Made by `python -m experiments.base_rate {asked}`:",
-        f"random studies, released with noise and at epsilon {CLEAR:g}, every model judged on {NEW:,} new records.",
+        f"random studies, every model judged on {NEW:,} new records.",
         "Losses are nats a record. The base rate's are the shares or the mean of the released records, half a record",
         "more of each class; no constant is better than those of the new ones.",
         "",
         f"- with noise: {told['models']} models, {told['worse and silent']} worse than the base rate by more than",
         f"  {WORSE} without a word",
         f"- better than any constant by {BETTER}: {told['better']}, of which {told['better and warned']} are warned of",
-        f"- without noise: {told['in the clear']} models of {told['studies in the clear']} studies,",
-        f"  {told['far from scikit-learn']} farther than {NEAR} from scikit-learn's, {told['far and silent']} of them",
-        "  without a word",
+        *(
+            [
+                f"- at epsilon {CLEAR:g}: {told['in the clear']} models of {told['studies in the clear']} studies,",
+                f"  {told['far from scikit-learn']} farther than {NEAR} from scikit-learn's, {told['far and silent']}",
+                "  of them without a word",
+            ]
+            if told["in the clear"]
+            else []
+        ),
         "",
         "| asked | models | worse, silent | worse, warned | better | better, warned | mean of min(loss less base, 1) |",
         "|---|---|---|---|---|---|---|",
