@@ -286,13 +286,13 @@ class Reading(LatticeParty):
 
     def receive(self, round: str, sender: str, payload: bytes) -> None:
         peer = self._spec.parties.index(sender)
-        place = self._expected[round, peer][self._taken[round, peer]]
+        place = self._expected[round, peer][self._rounds.next(round, sender)]
         planes = self._states.own.frames.unwrap(0, peer, place, payload)
         self.heard(peer, place, planes)
         if place.block * N < self._spec.rows:
             met = self.weights[place.block * N : place.block * N + place.rows].view(np.uint64)
             self._kept[peer][place.all_columns] += planes.words() @ met
-        self._taken[round, peer] += 1
+        self._rounds.take(round, sender)
 
     def _share(self, cross: Any) -> Words:
         return self._needs.block(self._kept[cross.left], cross)

@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.crypto.frames import check_party, check_round
+from colonnade.crypto.frames import Rounds, check_party
 from colonnade.crypto.lattice.frames import START, ParcelPlace, parcel_places
 from colonnade.crypto.lattice.kernels import Kernels, NumpyKernels, Small
 from colonnade.crypto.lattice.parameters import (
@@ -54,7 +54,6 @@ from colonnade.crypto.product import (
     ProductSpec,
     Words,
 )
-from colonnade.foundation.errors import MessageError, ProductError, ProtocolError
 from colonnade.foundation.integers import IntegerColumns
 from colonnade.foundation.randomness import Randomness
 
@@ -167,11 +166,10 @@ class LatticeParty(PartyProduct):
             count = len(self._needs.of(right, left=False))
             self._returned[right] = np.zeros((len(self._left), count), np.uint64)
             self._expected["multiply", right] = parcel_places(count, 0)
-        self._taken = dict.fromkeys(self._expected, 0)
+        due = {(round, spec.parties[peer]): len(places) for (round, peer), places in self._expected.items()}
+        self._rounds = Rounds(f"party {self._name}", self.rounds, due)
         self._states = WorkerStates(self.kernels, spec)
         self._under_way: deque[tuple[int, ParcelPlace, Future[Words]]] = deque()
-        self._sent: set[str] = set()
-        self._done = False
         self.heard: Callable[[int, ParcelPlace, Planes], None] = lambda peer, place, planes: None
         """Is shown the words of each parcel that is taken."""
 
@@ -180,29 +178,18 @@ class LatticeParty(PartyProduct):
         return columns.shape
 
     def __repr__(self) -> str:
-        return f"LatticeParty({self._name!r}, rows={self._spec.rows}, done={self._done})"
+        return f"LatticeParty({self._name!r}, rows={self._spec.rows})"
 
     def send(self, round: str) -> Iterator[Parcel]:
-        check_round(self.rounds, round)
-        if round in self._sent or self._done:
-            # Sealing other data under the same secrets would show the difference.
-            raise ProtocolError(
-                f"party {self._name} answers a round once, a retry resends the parcels of round {round}"
-            )
-        self._sent.add(round)
+        self._rounds.answer(round)
         names = [self._spec.parties[k] for k in (self._returned if round == "seal" else self._kept)]
         payloads = self._seal() if round == "seal" else self._multiply()
         return (Parcel(name, payload) for payload in payloads for name in names)
 
     def receive(self, round: str, sender: str, payload: bytes) -> None:
-        check_round(self.rounds, round)
-        peer = self._spec.parties.index(sender) if sender in self._spec.parties else -1
-        found, number = self._expected.get((round, peer), []), self._taken.get((round, peer), 0)
-        if number == len(found) or self._done:
-            raise MessageError(
-                f"party {self._name} expects {len(found)} parcels of round {round} from {sender!r}, got another"
-            )
-        place = found[number]
+        number = self._rounds.next(round, sender)
+        peer = self._spec.parties.index(sender)
+        place = self._expected[round, peer][number]
         planes = self._states.own.frames.unwrap(self.rounds.index(round), peer, place, payload)
         self.heard(peer, place, planes)
         if round == "multiply":
@@ -214,7 +201,7 @@ class LatticeParty(PartyProduct):
             self._under_way.append((peer, place, work))
         else:
             self._kept[peer][place.all_columns] += self._states.own.kernels.times(planes, *self._small(place))
-        self._taken[round, peer] = number + 1
+        self._rounds.take(round, sender)
 
     def _gather(self, most: int) -> None:
         """Add what is done to the shares, until at most so many pieces are under way."""
@@ -223,16 +210,8 @@ class LatticeParty(PartyProduct):
             self._kept[peer][place.all_columns] += work.result()
 
     def contribute(self) -> Contribution:
-        for (round, peer), found in self._expected.items():
-            if self._taken[round, peer] < len(found):
-                raise ProductError(
-                    f"party {self._name} needs {len(found)} parcels of round {round} from {self._spec.parties[peer]}, "
-                    f"got {self._taken[round, peer]}"
-                )
-        if self._done or len(self._sent) < len(self.rounds):
-            raise ProductError(f"party {self._name} contributes once, after its rounds {', '.join(self.rounds)}")
+        self._rounds.close()
         self._gather(0)
-        self._done = True
         for share in self._kept.values():
             share += draw_hints(self._randomness["multiply"], share.size).reshape(share.shape).view(np.uint64)
         parts = [self._share(cross).ravel() for cross in self._spec.crosses]
