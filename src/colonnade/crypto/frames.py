@@ -81,20 +81,20 @@ def check_round(rounds: Sequence[str], round: str) -> None:
 
 
 class Rounds:
-    """One side's book: each round is answered once, in order, and so many parcels of it are due from each sender."""
+    """One side's book: each round is answered once, and so many parcels of it are due from each sender."""
 
     def __init__(self, side: str, names: Sequence[str], due: Mapping[tuple[str, str], int]) -> None:
         self._side, self._names, self._due = side, tuple(names), due
         self._taken = dict.fromkeys(due, 0)
-        self._answered = 0
+        self._answered: set[str] = set()
         self._closed = False
 
-    def answer(self, round: str) -> None:
-        """Raise unless this side may send its parcels of a round: other data under the same secrets would show."""
+    def answer(self, round: str, *before: str) -> None:
+        """Raise unless this side may send a round, once: other data under the same secrets would show."""
         check_round(self._names, round)
-        if self._closed or self._names.index(round) != self._answered:
-            raise ProtocolError(f"{self._side} answers each round once and in order, got round {round}")
-        self._answered += 1
+        if self._closed or round in self._answered or not self._answered.issuperset(before):
+            raise ProtocolError(f"{self._side} answers a round once and in its turn, got round {round}")
+        self._answered.add(round)
 
     def next(self, round: str, sender: str) -> int:
         """The number of the parcel that comes next; raises where none does."""
@@ -124,7 +124,7 @@ class Rounds:
     def close(self) -> None:
         """Raise unless all rounds are answered and complete; from here on nothing is sent or taken."""
         self.require(*self._names)
-        if self._closed or self._answered < len(self._names):
+        if self._closed or len(self._answered) < len(self._names):
             raise ProductError(f"{self._side} contributes once, after its rounds {', '.join(self._names)}")
         self._closed = True
 

@@ -50,10 +50,12 @@ class PlainChain(ChainParty):
         self._rounds = Rounds(f"party {self._name}", (SHOW, SHARE), due)
 
     def send(self, round: str) -> Iterator[Parcel]:
-        if round == SHARE:
-            self._rounds.require(SHOW)
-        self._rounds.answer(round)
-        return self._show() if round == SHOW else self._share()
+        if round == SHOW:
+            self._rounds.answer(SHOW)
+            return self._show()
+        self._rounds.answer(round, SHOW)
+        self._rounds.require(SHOW)
+        return self._share()
 
     def _parcel(self, round: str, recipient: int, number: int, body: bytes) -> Parcel:
         name = self._spec.parties[recipient]
