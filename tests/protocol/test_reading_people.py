@@ -56,12 +56,12 @@ class Reading(LatticeParty):
         return (rows >> (DIGIT * self.digit) & ((1 << DIGIT) - 1)).astype(np.int16)
 
     def receive(self, round: str, sender: str, payload: Any) -> None:
-        (share,), taken = self._kept.values(), dict(self._taken)
+        (share,), taken = self._kept.values(), dict(self._rounds._taken)
         held, share[:] = share.copy(), 0
         for digit in self.digits:
             self.digit = digit
             share <<= np.uint64(DIGIT)
-            self._taken = dict(taken)
+            self._rounds._taken = dict(taken)
             super().receive(round, sender, payload)
         share += held
 
