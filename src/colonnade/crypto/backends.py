@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from colonnade.crypto.lattice.backend import LATTICE
 from colonnade.crypto.product import Backend, ChainParty, ChainSpec, PartyProduct, ProductSpec, ServerProduct
@@ -10,57 +11,45 @@ from colonnade.foundation.errors import StudyError
 from colonnade.foundation.registry import Registry
 
 
-def _bgn_party(device: str, spec: ProductSpec | None) -> type[PartyProduct]:
-    from colonnade.crypto.bgn.party import BgnParty
+class _Roles(NamedTuple):
+    """What a product is made of."""
 
-    return BgnParty
-
-
-def _bgn_server() -> type[ServerProduct]:
-    from colonnade.crypto.bgn.server import BgnServer
-
-    return BgnServer
-
-
-def _bgn_sent(spec: ProductSpec, me: int) -> int:
-    from colonnade.crypto.bgn.layout import planned_bytes
-
-    return planned_bytes(spec, me)
-
-
-def _bgn_seconds(spec: ProductSpec) -> float:
-    from colonnade.crypto.bgn.logarithm import predicted_seconds
-
-    return predicted_seconds(spec)
-
-
-def _plain_party(device: str, spec: ProductSpec | None) -> type[PartyProduct]:
-    from colonnade.crypto.plain import PlainParty
-
-    return PlainParty
-
-
-def _plain_server() -> type[ServerProduct]:
-    from colonnade.crypto.plain import PlainServer
-
-    return PlainServer
-
-
-def _plain_sent(spec: ProductSpec, me: int) -> int:
-    from colonnade.crypto.plain import planned_bytes
-
-    return planned_bytes(spec, me)
-
-
-def _plain_seconds(spec: ProductSpec) -> float:
-    from colonnade.crypto.plain import predicted_seconds
-
-    return predicted_seconds(spec)
+    party: type[PartyProduct]
+    server: type[ServerProduct]
+    sent: Callable[[ProductSpec, int], int]
+    seconds: Callable[[ProductSpec], float]
 
 
 # A session loads the product that it runs: the paper's libraries are an extra besides.
-BGN = Backend("bgn", True, _bgn_party, _bgn_server, _bgn_sent, _bgn_seconds, shared=False)
-PLAIN = Backend("plain", False, _plain_party, _plain_server, _plain_sent, _plain_seconds)
+def _bgn() -> _Roles:
+    from colonnade.crypto.bgn.layout import planned_bytes
+    from colonnade.crypto.bgn.logarithm import predicted_seconds
+    from colonnade.crypto.bgn.party import BgnParty
+    from colonnade.crypto.bgn.server import BgnServer
+
+    return _Roles(BgnParty, BgnServer, planned_bytes, predicted_seconds)
+
+
+def _plain() -> _Roles:
+    from colonnade.crypto.plain import PlainParty, PlainServer, planned_bytes, predicted_seconds
+
+    return _Roles(PlainParty, PlainServer, planned_bytes, predicted_seconds)
+
+
+def _lazily(name: str, private: bool, load: Callable[[], _Roles], **more: Any) -> Backend:
+    return Backend(
+        name,
+        private,
+        lambda device, spec: load().party,
+        lambda: load().server,
+        lambda spec, me: load().sent(spec, me),
+        lambda spec: load().seconds(spec),
+        **more,
+    )
+
+
+BGN = _lazily("bgn", True, _bgn, shared=False)
+PLAIN = _lazily("plain", False, _plain)
 BACKENDS: Registry[Backend] = Registry("product", StudyError)
 for _backend in (LATTICE, BGN, PLAIN):
     BACKENDS.add(_backend.name, _backend)
