@@ -1,4 +1,4 @@
-"""One fit: the rule that takes one of ten estimators, and the gate that stands behind each.
+"""One fit: the rule that takes one of twelve estimators, and the gate that stands behind each.
 
 `RULE` is read from the top, and the first estimator that serves a question is taken. What it makes is judged by
 `accepted`, and says which estimator it was, why that one, whether it converged, what was asked and what was used.
@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -49,7 +48,7 @@ def _when(because: str, condition: Callable[[Problem], bool]) -> Callable[[Probl
 
 
 def _ended(solved: Callable[[Problem], Solved]) -> Callable[[Problem], Found]:
-    """From weights of a linear fit to the model of the question's label."""
+    """From weights of a linear fit that nothing shrinks to the model of the question's label."""
 
     def fit(problem: Problem) -> Found:
         end = numbers if problem.family.identity else fisher if problem.centred else expansion
@@ -137,8 +136,3 @@ def fit(held: Held, question: Question) -> FittedModel:
     used = {"parameters": model.freedom, "features": float(len(model.features))}
     outcome = FitOutcome(estimator.name, because=because, asked=question.asked, used=used)
     return accepted(found, outcome)
-
-
-def path(held: Held, question: Question, strengths: tuple[float, ...]) -> list[FittedModel]:
-    """One model for each strength of the penalty, all from the same release."""
-    return [fit(held, replace(question, strength=strength)) for strength in strengths]

@@ -9,7 +9,7 @@ from functools import cached_property
 from colonnade.analysis.cautions import attribute_of, constant_columns, faint_means, tied_attributes
 from colonnade.analysis.denoise import holds_indicators
 from colonnade.analysis.families import BERNOULLI, CATEGORIES
-from colonnade.analysis.fit import fit, path
+from colonnade.analysis.fit import fit
 from colonnade.analysis.intervals import Intervals, intervals
 from colonnade.analysis.model import DECLARED, FittedModel
 from colonnade.analysis.penalised import held_features
@@ -169,4 +169,5 @@ class ModelRequest:
         if self._held.declared:
             return [self.model()]
         strengths = PATH_RIDGES if self.from_moments else PATH_PENALTIES
-        return [self._as_asked(model) for model in path(self._held, self.question, strengths)]
+        asked = (replace(self.question, strength=strength) for strength in strengths)
+        return [self._as_asked(fit(self._held, each)) for each in asked]

@@ -13,11 +13,9 @@ from sklearn.linear_model import LogisticRegression
 from colonnade.analysis.denoise import denoise
 from colonnade.analysis.equations import chosen_attributes, coordinates_of, equations, target_of
 from colonnade.analysis.families import GAUSSIAN
-from colonnade.analysis.fit import path
 from colonnade.analysis.model import FittedModel
 from colonnade.analysis.plausible import plausible_records
-from colonnade.analysis.question import METHODS, Held, Question
-from colonnade.analysis.released import Known
+from colonnade.analysis.question import METHODS
 from colonnade.analysis.solve import solve
 from colonnade.foundation.errors import ReleaseError, StudyError
 from colonnade.foundation.names import ColumnRef
@@ -126,7 +124,7 @@ def test_one_release_many_questions() -> None:
     truth = LogisticRegression(C=1e6, max_iter=500).fit(LINEAR.encoded[:, [2, 3, 4, 5, 9]], LINEAR.encoded[:, 8] > 0.5)
     assert level.features == ("colour=green", "colour=blue", "colour=grey", "height", "income")
     assert np.sign(level.coefficients[-1]) == np.sign(truth.coef_[0][-1])
-    models = path(Held(Known(moments)), Question(None, "linear"), (0.0, 0.1, 10.0))
+    models = [solve(moments, Task.LINEAR, ridge=ridge) for ridge in (0.0, 0.1, 10.0)]
     norms = [float(np.linalg.norm(m.coefficients)) for m in models]
     assert norms[0] > norms[1] > norms[2]
     assert models[0].freedom > models[2].freedom
