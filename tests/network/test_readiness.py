@@ -23,12 +23,15 @@ from colonnade.consent.guard import ConsentGuard
 from colonnade.consent.ledger import Ledger
 from colonnade.data.table import table_from
 from colonnade.flare.folder_texts import policy_file, site_file
-from colonnade.foundation.errors import ColonnadeError, LedgerError, PolicyError, SiteError, StudyError
+from colonnade.flare.party_job import watched
+from colonnade.flare.process import ParentWatch
+from colonnade.flare.status import StatusFile
+from colonnade.foundation.errors import ColonnadeError, LedgerError, PolicyError, SiteError, StoppedError, StudyError
 from colonnade.foundation.randomness import Randomness
 from colonnade.foundation.schema import Numeric
 from colonnade.mechanism.composition import charge_of
 from colonnade.protocol.account import SessionAccount
-from colonnade.protocol.fit import FitServer
+from colonnade.protocol.fit import FIT, FitServer
 from colonnade.protocol.messages import Step
 from colonnade.protocol.party import PartyRole
 from colonnade.protocol.server import ServerRole
@@ -422,3 +425,12 @@ def test_the_servers_places_are_tried_before_parties_are_asked(bank: Path) -> No
 def test_no_clipping_no_words() -> None:
     table = table_from("bank", pl.DataFrame({"savings": [1.0, 2.0]}), {"savings": Numeric(0, 5)})
     assert table.notes() == []
+
+
+def test_a_party_that_was_stopped_books_nothing(bank: Path) -> None:
+    """Between a plan and its booking a person may have stopped the site: nothing is spent then."""
+    guard, _ = read_site(bank, PARTY).guard()
+    watching: Any = watched(guard, ParentWatch(bank), StatusFile(bank / "status.json", "a job", FIT))
+    with pytest.raises(StoppedError, match="this party was stopped"):
+        watching.book(None)
+    assert isinstance(guard, ConsentGuard) and not list(guard.ledger.entries())
