@@ -261,7 +261,7 @@ def sound_part(equations: NoisyEquations, fit: Fit) -> float:
     that is r / sqrt(2) of its mean. A few large deviations, which a fit by variances takes for signals, count less.
     """
     reached = float(fit.weights @ equations.gram @ fit.weights)
-    if equations.law.stable or not reached > 0.0:
+    if equations.law is None or equations.law.stable or not reached > 0.0:
         return 1.0
     error = equations.right_noise + equations.residual * np.diag(equations.gram)
     far = np.abs(equations.right - equations.gram @ fit.weights) / np.sqrt(np.maximum(error, FLOOR) * 2.0)

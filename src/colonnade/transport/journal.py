@@ -54,5 +54,5 @@ class FileJournal:
                     continue
                 if isinstance(entry, dict) and entry.get("session") in asked:
                     seen.setdefault(entry["session"], set()).add(str(entry.get("event")))
-        spent = {JournalEvent.OPENED.value}
+        spent = {JournalEvent.SUBMITTED.value, JournalEvent.OPENED.value}
         return {name: OPENED if events & spent else VOID for name, events in seen.items()}
