@@ -19,6 +19,7 @@ REPLACED = {
     r"privacy officer": "data protection officer",
     r"laws of (?:the )?noise|known laws": "distribution",
     r"front door": "interface",
+    r"sealed or masked": "encrypted or masked",
     r"[Nn]oise (?:is )?spread": "the budget is allocated to",
 }
 """As regular expressions, each with what is written instead. Keys of files, of the wire and of `--json` stay."""

@@ -263,7 +263,7 @@ def views_of(plan: Mapping[str, Any]) -> list[dict[str, str]]:
     pooled = f"the server with {'one party' if plan['collusion'] == 1 else str(plan['collusion']) + ' parties'}"
     several = len(plan["parties"]) > 1
     clear = not BACKENDS[plan["product"]].private and several
-    hidden = "columns among them in the clear" if clear else "all of them sealed or masked"
+    hidden = "columns among them in the clear" if clear else "all of them encrypted or masked"
     sees = {
         "outsider": ("anyone with the release", "the released numbers and every model made from them"),
         "server": ("who relays messages", f"every message, {hidden}, then the release"),

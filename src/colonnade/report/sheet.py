@@ -20,7 +20,9 @@ TIERS = ((1.0, "strong"), (10.0, "moderate"), (inf, "weak"))
 """Up to which epsilon a promise is called so, after the three tiers of Ponomareva et al. 2023 (arXiv:2303.00654)."""
 BELIEFS = (0.01, 0.1, 0.5)
 """Chances that someone may have held a guess for before."""
-SHOWN_COLUMNS = 6  # more are counted, so that a row stays short
+SHOWN_COLUMNS = 6
+SHOWN_NAMES = 40
+"""Where a party has more columns than that, so many characters of names, so that three signatures stay on the sheet."""
 
 
 @dataclass(frozen=True)
@@ -125,11 +127,14 @@ def _spent(plan: Mapping[str, Any], agreement: Agreement, spending: Mapping[str,
     for party, planned in plan["parties"].items():
         name, contact = _organisation(party, agreement)
         columns, one = planned["columns"], spending.get(party)
-        more = f" and {len(columns) - SHOWN_COLUMNS} more" if len(columns) > SHOWN_COLUMNS + 1 else ""
+        told = columns
+        if len(columns) > SHOWN_COLUMNS + 1:
+            told = [name for k, name in enumerate(columns) if not k or len(", ".join(columns[: k + 1])) <= SHOWN_NAMES]
+        more = f" and {len(columns) - len(told)} more" if len(told) < len(columns) else ""
         records.append({
             "party": party,
             "organisation": ", ".join(filter(None, (name if name != party else "", contact))),
-            "columns": ", ".join(columns[:SHOWN_COLUMNS] if more else columns) + more,
+            "columns": ", ".join(told) + more,
             "epsilon": worst(planned["epsilon"]),
             **({} if one is None else {"before": one.before, "after": one.after, "cap": one.cap}),
         })  # fmt: skip

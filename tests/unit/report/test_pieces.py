@@ -61,7 +61,7 @@ def test_one_party_has_no_other_to_look() -> None:
     assert [view["view"] for view in views_of(plan)] == ["outsider", "server", "party", "coalition"]
     assert [view["view"] for view in views_of({**plan, "parties": {"a": {}}})] == ["outsider", "server"]
     assert "in the clear" in views_of({**plan, "product": "plain"})[1]["sees"]
-    assert "sealed or masked" in views_of(plan)[1]["sees"]
+    assert "encrypted or masked" in views_of(plan)[1]["sees"]
 
 
 def test_bars_are_in_proportion_and_a_missing_number_is_no_bar() -> None:
