@@ -248,7 +248,7 @@ def make_map(places: Sequence[str], jobs: int) -> None:
     KEPT.mkdir(parents=True, exist_ok=True)
     settings = KEPT / "coveragerc"
     # Only modules that are changed are traced: the rest would triple the time.
-    traced = "".join(f"\n  {path}" for path in modules())
+    traced = "".join(f"\n  {path}" for path in dict.fromkeys([*modules(), *(SOURCE / m.path for m in planted())]))
     settings.write_text(f"[run]\nbranch = false\ninclude ={traced}\n")
     program = (
         "import json, sys, pytest; from drills.mutants import Watch; w = Watch(); "

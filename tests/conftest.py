@@ -19,7 +19,7 @@ QUICK = ("unit/foundation", "unit/mechanism", "unit/crypto", "unit/report", "pro
 QUICK_FILES = (
     *("test_proofs", "test_vectors", "test_table", "test_policy", "test_guard", "test_kinds", "test_gate"),
     *("test_ledger", "test_session", "test_cheating", "test_reading_people"),
-    *("test_consent_edges", "test_session_edges"),
+    *("test_consent_edges", "test_session_edges", "test_planted"),
 )
 TOO_LONG = (
     *("test_compiled", "test_chains", "test_plan_promises", "test_choices", "test_locks", "test_bgn"),
