@@ -274,6 +274,15 @@ def test_the_servers_book_says_when(tmp_path: Path) -> None:
     assert journal.outcomes(["old", "new"]) == {"old": "opened", "new": "void"}
 
 
+def test_a_session_counts_once_all_submissions_have_come(tmp_path: Path) -> None:
+    """A server that ends between the last submission and its opening may have the sum: void would give back a spend."""
+    journal = FileJournal(tmp_path / "sessions.jsonl")
+    for session, events in (("a", ""), ("b", "submitted"), ("c", "submitted opened"), ("d", "opened")):
+        for event in ("started", *events.split()):
+            journal.note(session, JournalEvent(event))
+    assert journal.outcomes("abcde") == {"a": "void", "b": "opened", "c": "opened", "d": "opened"}
+
+
 def test_an_address_is_on_loopback_unless_a_host_is_named() -> None:
     assert parse_address("9100") == ("127.0.0.1", 9100)
     assert parse_address("10.0.0.4:9100") == ("10.0.0.4", 9100)
