@@ -131,6 +131,7 @@ def test_a_run_across_machines_starts_nothing_where_its_release_cannot_lie(
 
 
 def test_a_run_from_the_studio_keeps_both_releases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from colonnade import runs
     from colonnade.studio import started
 
     place = tmp_path / "r.json"
@@ -141,7 +142,7 @@ def test_a_run_from_the_studio_keeps_both_releases(tmp_path: Path, monkeypatch: 
         return SimpleNamespace(outcome=None, unsettled={}, unkept=[])
 
     monkeypatch.setattr(started, "fit", meanwhile)
-    monkeypatch.setattr(started, "write_release", lambda _: RELEASE)
+    monkeypatch.setattr(runs, "write_release", lambda _: RELEASE)
     run = started.Run(SimpleNamespace(), place, unbooked=True)  # type: ignore[arg-type]
     run.work()
     assert (run.error, run.place.name, place.read_bytes()) == ("", "r-2.json", b"dear")
