@@ -413,6 +413,8 @@ def test_what_hardly_shrinks_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_boxes_are_split_as_long_as_they_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
     """x and x^2 move by 1 - s and 1 - s^2, 9/4 together. Bounds: 3 on [-1, 1] and [-1, 0], 11/4 on [-1, -1/2]."""
     groups = _Groups(np.array([[1], [2]]), np.zeros(2, bool), np.ones(2))
+    light = _Groups(groups.powers, groups.tabled, np.full(2, 0.1))
+    assert 0.225 <= _largest(light, Distribution.LAPLACE) <= 0.225 * 1.01
     for boxes, bound in ((1, 3.0), (2, 2.75)):
         monkeypatch.setattr(monomials, "MOST_BOXES", boxes)
         assert _largest(groups, Distribution.LAPLACE) == bound
@@ -448,13 +450,13 @@ def test_small_weights_move_little() -> None:
 def test_slack_of_a_square_is_raised_by_a_part_of_itself() -> None:
     layout, terms = signed_layout([2], label=0), Terms(Task.LINEAR, collusion=0, bound=7)
     block = Block(("A",), Role.FEATURE, np.array([[1, 1]]), np.ones(1))
-    assert _square_slack(layout, [(block, 1.0)], terms) == pytest.approx(1.25 / 49 * (1 + 2.0**-40), rel=1e-14)
+    assert _square_slack(layout, [(block, 1.0)], terms) == pytest.approx(1.25 / 49 * (1 + 2.0**-40), rel=1e-14, abs=0)
 
 
 def test_of_several_views_the_worst_counts() -> None:
     views = {
-        View.OUTSIDER: Guarantee(1.0, 1e-6, Fraction(1, 10)),
-        View.SERVER: Guarantee(2.0, 1e-6, Fraction(1, 100)),
+        View.OUTSIDER: Guarantee(2.0, 1e-6, Fraction(1, 100)),
+        View.SERVER: Guarantee(1.0, 1e-6, Fraction(1, 10)),
         View.PARTY: None,
     }
     assert _worst(views) == Guarantee(2.0, 1e-6, Fraction(1, 10))
