@@ -87,6 +87,9 @@ class Judged:
     seconds: float
     deviation: float
     """The standard error of loss less base: new records are many, and not all there are."""
+    tested: float = 0.0
+    """Base less loss on as many new records as were released, without noise."""
+    tested_error: float = 0.0
 
     @property
     def fault(self) -> bool:
@@ -211,11 +214,15 @@ def judge(study: Study, seed: int, cases: Sequence[Mapping[str, Any]] = CASES) -
             told = " ".join(f"{k} {v:g}" if isinstance(v, float) else str(v) for k, v in case.items()) or "own"
             found, took = _losses(study, task, _predicted(model, new, task), new), time.perf_counter() - begun
             deviation = float((found - base).std() / np.sqrt(len(found)))
+            again = (base - found)[: study.n]
+            tested = float(again.mean()), float(again.std() / np.sqrt(len(again)))
             outcome = model.public.model.outcome or FitOutcome("")
             made = (outcome.estimator, outcome.gain, outcome.error)
             losses = float(found.mean()), float(base.mean()), best, clear
             # What is warned of beside, as a constant column, does not say that a model is worse.
-            yield Judged(study.name, task, told, study.epsilon, study.n, *losses, outcome.why, *made, took, deviation)
+            yield Judged(
+                study.name, task, told, study.epsilon, study.n, *losses, outcome.why, *made, took, deviation, *tested
+            )
 
 
 def _predicted(model: cn.Model, new: pl.DataFrame, task: str) -> Floats:
@@ -290,6 +297,25 @@ def _encoded(study: Study) -> Floats:
     return np.hstack([*blocks.values(), *(m.reshape(len(m), -1) for m in made)])
 
 
+def by_records(noisy: Sequence[Judged], silent: int) -> float:
+    """The least share of good models that are warned of by who tests each on as many records as were released.
+
+    Without noise, on records that no release saw, with the best of all thresholds that leave at most `silent` worse
+    ones unsaid: what no gate of a noisy release can be asked to reach.
+    """
+    mean, error = (np.array([getattr(j, name) for j in noisy]) for name in ("tested", "tested_error"))
+    good = np.array([j.good for j in noisy])
+    worse = np.array([j.loss > j.base + WORSE for j in noisy])
+    least = 1.0
+    for times in np.arange(-1.0, 5.01, 0.05):
+        # Where the gain less so many errors is at most a threshold a model is warned of.
+        score = mean - times * error
+        worst = np.sort(score[worse])[::-1]
+        threshold = worst[silent] if len(worst) > silent else -np.inf
+        least = min(least, float((score[good] <= threshold).mean()) if good.any() else 0.0)
+    return least
+
+
 def table(found: Sequence[Judged]) -> dict[str, Any]:
     """How often each rule was broken, by what was asked."""
     noisy, clear = [j for j in found if j.clear is None], [j for j in found if j.clear is not None]
@@ -305,14 +331,15 @@ def table(found: Sequence[Judged]) -> dict[str, Any]:
             "better and warned": sum(bool(j.said) for j in good),
             "mean loss less base": float(np.mean([min(j.loss - j.base, 1.0) for j in own])),
         }
-    good = [j for j in noisy if j.good]
+    good, faults = [j for j in noisy if j.good], sum(j.fault for j in noisy)
     far = [j for j in clear if j.far]
     return {
         "by what was asked": out,
         "models": len(noisy),
-        "worse and silent": sum(j.fault for j in noisy),
+        "worse and silent": faults,
         "better": len(good),
         "better and warned": sum(bool(j.said) for j in good),
+        "better and warned, by as many records": {k: by_records(noisy, k) for k in sorted({0, faults})},
         "in the clear": len(clear),
         "far from scikit-learn": len(far),
         "far and silent": sum(not j.said for j in far),
@@ -360,6 +387,11 @@ def markdown(found: Sequence[Judged], told: Mapping[str, Any], asked: str) -> st
         f"- with noise: {told['models']} models, {told['worse and silent']} worse than the base rate by more than",
         f"  {WORSE} without a word",
         f"- better than any constant by {BETTER}: {told['better']}, of which {told['better and warned']} are warned of",
+        *(
+            f"- who tests each model on as many new records as were released, without noise, warns of {share:.1%} of "
+            f"these,\n  by the best threshold that leaves {silent} worse ones unsaid"
+            for silent, share in told["better and warned, by as many records"].items()
+        ),
         *(
             [
                 f"- at epsilon {CLEAR:g}: {told['in the clear']} models of {told['studies in the clear']} studies,",

@@ -40,7 +40,8 @@ def fit_margins(tables: Floats, down: Floats, across: Floats, steps: int, possib
 def interaction(tables: Floats) -> Floats:
     """What tables, of the last two axes, have beyond their margins."""
     inner: Floats = tables - tables.mean(axis=-1, keepdims=True) - tables.mean(axis=-2, keepdims=True)
-    return inner + tables.mean(axis=(-2, -1), keepdims=True)
+    inner += tables.mean(axis=(-2, -1), keepdims=True)
+    return inner
 
 
 def rake(weights: Floats, cells: Places, table: Floats, power: float = 1.0, small: float = 0.0) -> Floats:
