@@ -257,13 +257,13 @@ def test_made_columns_of_more_than_256_megabytes_are_made_anew() -> None:
 
 
 def test_noise_that_is_not_there_is_said_to_be_large() -> None:
-    """Where no sum is of two parties, 2^40 stands for its noise."""
+    """Where no sum is of two parties, 2^40 stands for its noise, and a record counts once."""
     layout = signed_layout([2, 1], label=0)
     block = Block(("A",), Role.FEATURE, np.array([[1, 1]]), np.ones(1))
     plan = plan_top_down(layout, (block,), 1.0, Terms(Task.LINEAR))
     asked: list[ProductNeeds] = []
     fit_sizes(plan, 100, lambda needs: asked.append(needs) or ProductSizes())  # type: ignore[func-returns-value]
-    assert [(needs.noise_std, needs.noise_reach) for needs in asked] == [(2.0**40, 0)]
+    assert [(needs.rows, needs.noise_std, needs.noise_reach) for needs in asked] == [(100, 2.0**40, 0)]
 
 
 def test_noise_below_a_unit_reaches_one() -> None:

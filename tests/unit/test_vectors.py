@@ -266,6 +266,18 @@ def test_two_narrow_shares_hide_the_record_together() -> None:
     assert found == (0.9, {"A": Fraction(31, 64), "B": 1})
 
 
+def test_each_of_two_shares_is_as_narrow_as_its_own_part_allows() -> None:
+    """A record is moved by .9 whatever its shares: A's part .3 / f <= .9 from f = 21.3/64, B's .5 / f from 35.6/64."""
+    layout = signed_layout([1, 1])
+    blocks = dissect(paper_objective(layout, Task.LOGISTIC))
+
+    def moved(party: str | None, factor: float) -> float:
+        return {None: 0.9, "A": 0.3 * factor, "B": 0.5 * factor}[party]
+
+    found = narrow_shares(layout, blocks, Distribution.GAUSSIAN, 1, moved)
+    assert found == (0.9, {"A": Fraction(22, 64), "B": Fraction(36, 64)})
+
+
 def test_words_of_a_session() -> None:
     """Three parties' shares where two hide: n products of bound^2, the noise and the product's error fit, just."""
     session = plan_session(agreement_of(3, product="lattice"), 1000, bytes(32))

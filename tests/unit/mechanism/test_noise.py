@@ -196,6 +196,20 @@ def test_gaussian_sum_slack_counts_every_value() -> None:
     assert gaussian_sum_slack(Fraction(6), 3, 1000) == 1000 * gaussian_sum_slack(Fraction(6), 3)
 
 
+def test_two_shares_have_a_quarter_of_variance_each() -> None:
+    """sigma2 / 2 >= 1/4: at 1/2 there is a bound, and the last hundredth below it is refused."""
+    assert gaussian_sum_slack(Fraction(1, 2), 2) > 0
+    with pytest.raises(PrivacyError, match="sigma2/parts must be at least 1/4"):
+        gaussian_sum_slack(Fraction(49, 100), 2)
+
+
+def test_sums_of_shares_beyond_the_slack_are_refused() -> None:
+    """5 exp(-19.739 6 / 4) = 6.92e-13 of one sum is below 2^-40 = 9.09e-13; that of two is above, and below 2^-39."""
+    assert gaussian_share(Fraction(6), 2, 1, Randomness(b"one")).shape == (1,)
+    with pytest.raises(PrivacyError, match="must be within 2\\^-40"):
+        gaussian_share(Fraction(6), 2, 2, Randomness(b"two"))
+
+
 def test_a_reach_is_above_the_true_logarithm() -> None:
     """Floats round half of the logarithms down; by 2^-40 more the rational is above all of them, and not far."""
     with localcontext() as context:

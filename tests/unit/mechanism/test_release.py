@@ -8,11 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from colonnade.foundation.canonical import RELEASE_FORMAT
 from colonnade.foundation.errors import ReleaseError
+from colonnade.foundation.names import ColumnRef
 from colonnade.mechanism.moments import Distribution, Encoding, Layout, ReleasedSum, Role
 from colonnade.mechanism.objective import with_products
 from colonnade.mechanism.release import (
-    FORMAT,
     ReleasedBlock,
     ReleaseRecord,
     _from_runs,
@@ -117,9 +118,31 @@ def test_a_sealed_file_that_lacks_a_part_is_no_release() -> None:
 
 
 def test_another_format_is_named() -> None:
-    with pytest.raises(ReleaseError, match=f"a release file must have the format {FORMAT}"):
+    with pytest.raises(ReleaseError, match=f"a release file must have the format {RELEASE_FORMAT}"):
         read_release(write_sealed({"format": "other/1"}))
     assert read_sealed(write_sealed({"format": "other/1", "x": 1}), "other/1", "thing") == {"format": "other/1", "x": 1}
+
+
+@pytest.mark.parametrize("key", ["interval", "ball"])
+def test_a_radius_is_below_a_thousand_million(key: str) -> None:
+    """The largest whole number below 10^9 is read, and 10^9 itself is not."""
+    below, at = (replace(release(), plan={"task": "linear", key: radius}) for radius in (999_999_999, 10**9))
+    assert read_release(write_release(below)).plan[key] == 999_999_999
+    with pytest.raises(ReleaseError, match="a part of it has a wrong type, size or range"):
+        read_release(write_release(at))
+
+
+def test_a_declared_number_whose_name_ends_like_a_levels_is_a_column() -> None:
+    """Party B declares a number "x=2": it is that column, not the second level of a column "x" that nobody has."""
+    name, whole = ColumnRef("B", "x=2"), release()
+    _, *others = whole.layout.attributes
+    number = replace(whole.layout.attributes[0], of=name, coordinates=(name.column,))
+    schema = {"B": {column: {} for column in ("x=2", "a1", "a2")}}
+    blocks = (ReleasedBlock(("B",), Role.FEATURE, True, 49, np.array([[1, 1]]), np.array([490]), np.array([1.5])),)
+    content = replace(
+        whole, layout=Layout((number, *others)), blocks=blocks, provenance={"agreement": {"schema": schema}}
+    )
+    assert read_release(write_release(content)).layout.attributes[0].of == name
 
 
 def test_moments_know_what_is_known() -> None:

@@ -65,6 +65,14 @@ def test_labels_must_fit_the_task() -> None:
     assert layout.attributes[layout.label].coordinates == ("card=no", "card=yes")
 
 
+@pytest.mark.parametrize(("calibration", "split"), [(Calibration.EXACT, False), (Calibration.PAPER, True)])
+def test_several_classes_need_both_split_sums_and_the_exact_calibration(calibration: Calibration, split: bool) -> None:
+    with pytest.raises(StudyError, match='needs release = "full" and calibration = "exact"'):
+        layout_of(SCHEMA, "job", Task.MULTINOMIAL, calibration, split=split)
+    layout = layout_of(SCHEMA, "job", Task.MULTINOMIAL, Calibration.EXACT)
+    assert layout.attributes[layout.label].size == 3
+
+
 def test_a_label_alone_is_no_regression() -> None:
     with pytest.raises(StudyError, match="a regression needs a feature besides its label y"):
         layout_of(Schema({"a": {"y": Numeric(0, 1)}}), "y", Task.LINEAR, Calibration.EXACT)
