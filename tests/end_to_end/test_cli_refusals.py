@@ -63,7 +63,7 @@ STUDIES = {
     ),
     "no epsilon": ("epsilon = 40.0", "", "give either epsilon of the study"),
     "delta 1": ("delta = 0", "delta = 1.0", "delta must lie in [0, 1), got delta=1.0"),
-    "delta nan": ("delta = 0", "delta = nan", "delta must lie in [0, 1), got delta=nan"),
+    "delta nan": ("delta = 0", "delta = nan", "delta must be a finite number, got delta=nan"),
     "nan bound": ("low = 0, high = 80", "low = nan, high = 80", "column hours: low must be a finite number"),
     "infinite bound": ("high = 80", "high = inf", "column hours: high must be a finite number, got high=inf"),
     "inverted bounds": ("low = 0, high = 80", "low = 80, high = 0", "column hours: low must be below high"),

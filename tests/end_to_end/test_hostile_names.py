@@ -174,7 +174,9 @@ def studio_pages(folder: Path, text: str) -> dict[str, str]:
     ):
         asked = SimpleNamespace(path_params={"name": file}, query_params=query)
         pages[name] = bytes(getattr(studio, name)(asked, {}).body).decode()
-    pages["_ask"] = bytes(studio._ask(None, {"release": text, "approved": text}).body).decode()  # type: ignore[arg-type]
+    # A file's name has no slash, and ends as a release does; anything else is refused before the page.
+    named = "new" + text.replace("/", "") + ".json"
+    pages["_ask"] = bytes(studio._ask(None, {"release": named, "approved": text}).body).decode()  # type: ignore[arg-type]
     return pages
 
 

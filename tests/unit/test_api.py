@@ -538,7 +538,7 @@ def test_rows_and_tables(tmp_path: Path, release: cn.Release) -> None:
     with pytest.raises(StudyError, match=r"\.csv or \.parquet"):
         rows.save(tmp_path / "rows.xlsx")
     for wrong in (0, -1, 2.5, True):
-        with pytest.raises(StudyError, match="a whole number from 1 up"):
+        with pytest.raises(StudyError, match="rows must be a whole number from 1 to 100,000,000"):
             release.synthesize(wrong)  # type: ignore[arg-type]
     with pytest.raises(StudyError, match="no released column 'wage'"):
         release.tables("wage")
