@@ -16,6 +16,7 @@ import pytest
 
 from colonnade.analysis.released import Released
 from colonnade.analysis.tables import Tables
+from colonnade.check import Checked, CheckItem
 from colonnade.consent.ledger import Ledger
 from colonnade.data.table import table_from
 from colonnade.foundation.randomness import Randomness
@@ -29,6 +30,7 @@ from colonnade.report.cost import expected_cost
 from colonnade.report.html import answer_page, plan_page, release_page
 from colonnade.simulation import run_unguarded
 from colonnade.studio.pages import Studio
+from colonnade.studio.panel import panel_context
 from colonnade.studio.workspace import Workspace
 from tests.helpers.browser import browser, new_page
 
@@ -174,9 +176,13 @@ def studio_pages(folder: Path, text: str) -> dict[str, str]:
     ):
         asked = SimpleNamespace(path_params={"name": file}, query_params=query)
         pages[name] = bytes(getattr(studio, name)(asked, {}).body).decode()
-    # A file's name has no slash, and ends as a release does; anything else is refused before the page.
-    named = "new" + text.replace("/", "") + ".json"
-    pages["_ask"] = bytes(studio._ask(None, {"release": named, "approved": text}).body).decode()  # type: ignore[arg-type]
+    # There are no records: what would be found of them, and asked, is shown as if there were.
+    asked, context = {"release": text, "approved": text}, panel_context(workspace)
+    for name, fault in (("ask", False), ("refused", True)):
+        checked = Checked(text, [CheckItem(names.of("bank"), fault, text, text)])
+        page = studio._page("ask.html", asked=asked, unkept=[text], checked=checked, **context)
+        pages[name] = bytes(page.body).decode()
+    pages["sentence"] = bytes(studio._refused(text).body).decode()
     return pages
 
 
